@@ -1,0 +1,16 @@
+# Warnings, hardening and linker for every target of the project.
+add_compile_options(
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Werror=return-type
+  -Werror=switch -Wno-gnu-statement-expression-from-macro-expansion -Wno-missing-field-initializers
+  -fstack-protector-strong -fno-strict-aliasing -fdiagnostics-color=always)
+add_compile_definitions(_GNU_SOURCE TEMENOS_VERSION="${PROJECT_VERSION}")
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_compile_options(-D_FORTIFY_SOURCE=2 -D_GLIBCXX_ASSERTIONS -fstack-clash-protection -fcf-protection)
+else()
+  add_compile_options(-D_GLIBCXX_ASSERTIONS)
+endif()
+add_link_options(-fuse-ld=lld LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
+if(TEMENOS_SANITIZE)
+  add_compile_options(-fsanitize=${TEMENOS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${TEMENOS_SANITIZE})
+endif()

@@ -1,0 +1,22 @@
+// TRY(x): the value of a Result, or return its error from the enclosing function.
+#pragma once
+
+#include <utility>
+
+#include "temenos/error.h"
+
+namespace temenos::detail {
+template <typename T>
+T take(Result<T>&& result) {
+  return std::move(*result);
+}
+inline void take(Result<void>&&) {}
+}  // namespace temenos::detail
+
+// A statement expression (clang and gcc), because C++20 has no other way to return from inside one.
+#define TRY(expression)                                                         \
+  ({                                                                            \
+    auto try_result_ = (expression);                                            \
+    if (!try_result_) return ::tl::make_unexpected(std::move(try_result_).error()); \
+    ::temenos::detail::take(std::move(try_result_));                            \
+  })
