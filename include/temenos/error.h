@@ -1,5 +1,5 @@
-// What went wrong, as a value. Every fallible call of temenos returns Result<T>; no exception crosses a
-// module. An Error that a user can see carries a hint: what to do about it.
+// What went wrong, as a value. Every fallible call of temenos returns Result<T>; no exception
+// crosses a module. An Error that a user can see carries a hint: what to do about it.
 //
 // Thread-safety: plain values. Ownership: owns its strings.
 #pragma once
@@ -13,21 +13,21 @@ namespace temenos {
 
 // Closed: a new code needs a row in the table of src/base/error.cc (the compiler checks).
 enum class Code {
-  kUsage,             // the call itself is wrong: unknown flag, missing argument
-  kInvalidArgument,   // a value is malformed or out of range; the text names the field
-  kPolicyViolation,   // an attempt to widen a policy, or a dangerous choice that was not named
-  kNotFound,          // a path, a box, a program that is not there
+  kUsage,            // the call itself is wrong: unknown flag, missing argument
+  kInvalidArgument,  // a value is malformed or out of range; the text names the field
+  kPolicyViolation,  // an attempt to widen a policy, or a dangerous choice that was not named
+  kNotFound,         // a path, a box, a program that is not there
   kAlreadyExists,
   kPermissionDenied,
-  kUnsupported,       // this host cannot do it: no user namespaces, too old runsc
-  kNotBuilt,          // a named part of the product that does not exist yet
-  kExhausted,         // disk, memory, descriptors
+  kUnsupported,  // this host cannot do it: no user namespaces, too old runsc
+  kNotBuilt,     // a named part of the product that does not exist yet
+  kExhausted,    // disk, memory, descriptors
   kTimedOut,
-  kBoxDied,           // the sandbox, its init or its session ended by itself
-  kProtocol,          // the peer broke the protocol (for init: hostile until proven otherwise)
-  kConflict,          // another live box or process holds it
-  kIo,                // a system call failed where none should
-  kInternal,          // a bug of ours that could still be reported
+  kBoxDied,   // the sandbox, its init or its session ended by itself
+  kProtocol,  // the peer broke the protocol (for init: hostile until proven otherwise)
+  kConflict,  // another live box or process holds it
+  kIo,        // a system call failed where none should
+  kInternal,  // a bug of ours that could still be reported
 };
 
 // Stable lower-case name ("policy_violation"), for JSON and logs.

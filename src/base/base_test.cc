@@ -51,8 +51,10 @@ TEST(Try, ReturnsTheValueOrTheError) {
 }
 
 TEST(Error, OneLineWithContextReasonAndHint) {
-  auto error = fail_errno(ENOENT, "cannot open /x\ny", "create it").value().with_context("starting");
-  EXPECT_EQ(error.to_string(), "starting: cannot open /x\\ny: No such file or directory: create it");
+  auto error =
+      fail_errno(ENOENT, "cannot open /x\ny", "create it").value().with_context("starting");
+  EXPECT_EQ(error.to_string(),
+            "starting: cannot open /x\\ny: No such file or directory: create it");
   EXPECT_EQ(error.code, Code::kNotFound);
   EXPECT_EQ(exit_code(Code::kUsage), 2);
   EXPECT_EQ(exit_code(Code::kIo), 125);

@@ -15,21 +15,36 @@ struct Row {
 
 Row row(Code code) {
   switch (code) {
-    case Code::kUsage: return {"usage", 2};
-    case Code::kInvalidArgument: return {"invalid_argument", 125};
-    case Code::kPolicyViolation: return {"policy_violation", 125};
-    case Code::kNotFound: return {"not_found", 125};
-    case Code::kAlreadyExists: return {"already_exists", 125};
-    case Code::kPermissionDenied: return {"permission_denied", 125};
-    case Code::kUnsupported: return {"unsupported", 125};
-    case Code::kNotBuilt: return {"not_built", 125};
-    case Code::kExhausted: return {"exhausted", 125};
-    case Code::kTimedOut: return {"timed_out", 125};
-    case Code::kBoxDied: return {"box_died", 125};
-    case Code::kProtocol: return {"protocol", 125};
-    case Code::kConflict: return {"conflict", 125};
-    case Code::kIo: return {"io", 125};
-    case Code::kInternal: return {"internal", 125};
+    case Code::kUsage:
+      return {"usage", 2};
+    case Code::kInvalidArgument:
+      return {"invalid_argument", 125};
+    case Code::kPolicyViolation:
+      return {"policy_violation", 125};
+    case Code::kNotFound:
+      return {"not_found", 125};
+    case Code::kAlreadyExists:
+      return {"already_exists", 125};
+    case Code::kPermissionDenied:
+      return {"permission_denied", 125};
+    case Code::kUnsupported:
+      return {"unsupported", 125};
+    case Code::kNotBuilt:
+      return {"not_built", 125};
+    case Code::kExhausted:
+      return {"exhausted", 125};
+    case Code::kTimedOut:
+      return {"timed_out", 125};
+    case Code::kBoxDied:
+      return {"box_died", 125};
+    case Code::kProtocol:
+      return {"protocol", 125};
+    case Code::kConflict:
+      return {"conflict", 125};
+    case Code::kIo:
+      return {"io", 125};
+    case Code::kInternal:
+      return {"internal", 125};
   }
   return {"internal", 125};
 }
@@ -37,23 +52,31 @@ Row row(Code code) {
 Code code_of_errno(int err) {
   switch (err) {
     case ENOENT:
-    case ENOTDIR: return Code::kNotFound;
-    case EEXIST: return Code::kAlreadyExists;
+    case ENOTDIR:
+      return Code::kNotFound;
+    case EEXIST:
+      return Code::kAlreadyExists;
     case EPERM:
     case EACCES:
-    case EROFS: return Code::kPermissionDenied;
+    case EROFS:
+      return Code::kPermissionDenied;
     case ENOSYS:
-    case EOPNOTSUPP: return Code::kUnsupported;
+    case EOPNOTSUPP:
+      return Code::kUnsupported;
     case ENOSPC:
     case EDQUOT:
     case ENOMEM:
     case EMFILE:
-    case ENFILE: return Code::kExhausted;
-    case ETIMEDOUT: return Code::kTimedOut;
+    case ENFILE:
+      return Code::kExhausted;
+    case ETIMEDOUT:
+      return Code::kTimedOut;
     case EINVAL:
     case ELOOP:
-    case ENAMETOOLONG: return Code::kInvalidArgument;
-    default: return Code::kIo;
+    case ENAMETOOLONG:
+      return Code::kInvalidArgument;
+    default:
+      return Code::kIo;
   }
 }
 

@@ -9,8 +9,8 @@ namespace {
 
 constexpr char kHex[] = "0123456789abcdef";
 
-// Length of the well-formed UTF-8 sequence at the start of `s`, 0 when there is none (RFC 3629, table 3-7 of
-// the Unicode standard).
+// Length of the well-formed UTF-8 sequence at the start of `s`, 0 when there is none (RFC 3629,
+// table 3-7 of the Unicode standard).
 std::size_t utf8_length(std::string_view s) {
   auto byte = [&s](std::size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0u; };
   auto tail = [&byte](std::size_t i) { return (byte(i) & 0xc0u) == 0x80u; };
@@ -38,8 +38,8 @@ std::string escape(std::string_view bytes) {
   while (!bytes.empty()) {
     const auto c = static_cast<unsigned char>(bytes[0]);
     const std::size_t length = utf8_length(bytes);
-    // U+0080 to U+009F are control characters too (C2 80 to C2 9F), and U+202A to U+202E, U+2066 to U+2069
-    // reorder what a person reads.
+    // U+0080 to U+009F are control characters too (C2 80 to C2 9F), and U+202A to U+202E, U+2066 to
+    // U+2069 reorder what a person reads.
     const bool c1 = length == 2 && c == 0xc2 && static_cast<unsigned char>(bytes[1]) < 0xa0;
     const bool bidi = length == 3 && c == 0xe2 &&
                       ((bytes[1] == '\x80' && bytes[2] >= '\xaa' && bytes[2] <= '\xae') ||
@@ -75,7 +75,8 @@ bool is_valid_utf8(std::string_view bytes) {
 }
 
 std::string base64_encode(std::string_view bytes) {
-  static constexpr char kAlphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static constexpr char kAlphabet[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out;
   out.reserve((bytes.size() + 2) / 3 * 4);
   for (std::size_t i = 0; i < bytes.size(); i += 3) {

@@ -8,8 +8,8 @@
 
 namespace temenos {
 
-// For printing bytes that others chose: control bytes, DEL, backslash and bytes that are not valid UTF-8
-// become \xNN (newline \n, tab \t), so that no name can move the cursor or forge a line.
+// For printing bytes that others chose: control bytes, DEL, backslash and bytes that are not valid
+// UTF-8 become \xNN (newline \n, tab \t), so that no name can move the cursor or forge a line.
 std::string escape(std::string_view bytes);
 bool is_valid_utf8(std::string_view bytes);
 std::string base64_encode(std::string_view bytes);

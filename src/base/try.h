@@ -14,9 +14,9 @@ inline void take(Result<void>&&) {}
 }  // namespace temenos::detail
 
 // A statement expression (clang and gcc), because C++20 has no other way to return from inside one.
-#define TRY(expression)                                                         \
-  ({                                                                            \
-    auto try_result_ = (expression);                                            \
+#define TRY(expression)                                                             \
+  ({                                                                                \
+    auto try_result_ = (expression);                                                \
     if (!try_result_) return ::tl::make_unexpected(std::move(try_result_).error()); \
-    ::temenos::detail::take(std::move(try_result_));                            \
+    ::temenos::detail::take(std::move(try_result_));                                \
   })

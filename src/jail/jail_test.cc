@@ -1,0 +1,126 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+
+#include "jail/runsc_filter.h"
+#include "jail/session_jail.h"
+#include "sys/file_sys.h"
+#include "sys/process_sys.h"
+
+namespace temenos::jail {
+namespace {
+
+TEST(SessionJail, RefusesEveryAttemptFromInside) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  const int out = writer.get();
+  auto child = sys::start_in_namespaces(0, [out] {
+    const auto jailed = enter_session_jail();
+    std::string report = jailed ? "" : "JAIL " + jailed.error().to_string() + "\n";
+    if (jailed) {
+      for (const auto& probe : probe_session_jail()) {
+        if (!probe.refused) report += probe.attempt + "\n";
+      }
+      report += "done\n";
+    }
+    return write(out, report.data(), report.size()) == static_cast<ssize_t>(report.size()) ? 0 : 1;
+  });
+  ASSERT_TRUE(child);
+  writer.reset();
+  EXPECT_EQ(*sys::read_all(reader.get(), 65536), "done\n");
+  EXPECT_EQ(child->wait()->code, 0);
+}
+
+// The calls that gVisor makes for a guest, made by a child under the filter; the parent answers.
+class RunscFilter : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = "/tmp/temenos-filter-XXXXXX";
+    ASSERT_NE(mkdtemp(path_.data()), nullptr);
+  }
+  void TearDown() override {
+    const UniqueFd tmp(open("/tmp", O_PATH | O_CLOEXEC));
+    EXPECT_TRUE(sys::remove_tree(tmp.get(), path_.substr(5)));
+  }
+  // Runs `calls` (returns 0 when all was as expected, else the number of the failed step).
+  template <typename F>
+  int run(dev_t own_dev, F calls) {
+    auto pair = sys::socket_pair(SOCK_SEQPACKET);
+    const int there = pair->second.get();
+    auto child = sys::start_in_namespaces(0, [&] {
+      auto listener = load_runsc_filter();
+      if (!listener) return 100;
+      const int fd = listener->get();
+      if (!sys::send_with_fds(there, "l", {&fd, 1})) return 101;
+      listener->reset();
+      return calls();
+    });
+    pair->second.reset();
+    auto received = sys::receive_with_fds(pair->first.get(), 16, 1);
+    if (!received || received->fds.size() != 1) return 102;
+    const int listener = received->fds[0].get();
+    for (;;) {
+      pollfd fds[] = {{listener, POLLIN, 0}, {child->pidfd(), POLLIN, 0}};
+      if (poll(fds, 2, 10000) <= 0) return 103;
+      if ((fds[0].revents & POLLIN) != 0) {
+        if (!answer_runsc(listener, own_dev)) return 104;
+        continue;
+      }
+      if (fds[1].revents != 0) return child->wait()->code;
+    }
+  }
+  std::string path_;
+};
+
+int guest_calls(const std::string& dir, bool expect_kept) {
+  const int fd = open((dir + "/f").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0755);
+  if (fd < 0) return 1;
+  if (syscall(SYS_fchmod, fd, 06755) != 0) return 2;
+  struct stat st{};
+  if (fstat(fd, &st) != 0) return 3;
+  if (((st.st_mode & 06000) == 06000) != expect_kept) return 4;
+  if (syscall(SYS_fchmod, fd, 0644) != 0) return 5;
+  if (syscall(SYS_openat, AT_FDCWD, (dir + "/s").c_str(), O_CREAT | O_WRONLY, 04755) >= 0) return 6;
+  if (errno != EPERM) return 7;
+  if (syscall(SYS_mknodat, AT_FDCWD, (dir + "/d").c_str(), S_IFCHR | 0600, 0x103) == 0) return 8;
+  if (syscall(SYS_mknodat, AT_FDCWD, (dir + "/w").c_str(), S_IFCHR | 0600, 0) == 0) return 9;
+  if (syscall(SYS_chmod, (dir + "/f").c_str(), 04755) == 0) return 10;
+  if (syscall(SYS_fchmodat, AT_FDCWD, (dir + "/f").c_str(), 04755) == 0) return 11;
+  if (syscall(SYS_openat2, AT_FDCWD, ".", nullptr, 0) == 0 || errno != ENOSYS) return 12;
+  if (syscall(SYS_membarrier, 0, 0, 0) == 0 || errno != ENOSYS) return 13;
+  return 0;
+}
+
+TEST_F(RunscFilter, StripsBitsAndOwnersOutsideTheOverlay) {
+  EXPECT_EQ(run(static_cast<dev_t>(-1),
+                [&] {
+                  const int rc = guest_calls(path_, false);
+                  if (rc != 0) return rc;
+                  // Told that it worked; the owner stays.
+                  const int fd = open((path_ + "/f").c_str(), O_RDWR | O_CLOEXEC);
+                  if (syscall(SYS_fchownat, fd, "", 33, 33, AT_EMPTY_PATH) != 0) return 20;
+                  struct stat st{};
+                  return fstat(fd, &st) == 0 && st.st_uid == geteuid() ? 0 : 21;
+                }),
+            0);
+}
+
+TEST_F(RunscFilter, KeepsBitsOnTheOverlay) {
+  struct stat st{};
+  ASSERT_EQ(stat(path_.c_str(), &st), 0);
+  EXPECT_EQ(run(st.st_dev, [&] { return guest_calls(path_, true); }), 0);
+}
+
+}  // namespace
+}  // namespace temenos::jail

@@ -1,0 +1,140 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "base/try.h"
+#include "sys/file_sys.h"
+#include "sys/process_sys.h"
+
+namespace temenos::sys {
+namespace {
+
+class Scratch : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* base = getenv("TMPDIR");
+    path_ = std::string(base != nullptr ? base : "/tmp") + "/temenos-sys-XXXXXX";
+    ASSERT_NE(mkdtemp(path_.data()), nullptr);
+    dir_ = UniqueFd(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
+  void TearDown() override {
+    const UniqueFd parent(open((path_ + "/..").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    EXPECT_TRUE(remove_tree(parent.get(), path_.substr(path_.rfind('/') + 1)));
+    EXPECT_NE(access(path_.c_str(), F_OK), 0);
+  }
+  std::string path_;
+  UniqueFd dir_;
+};
+
+TEST_F(Scratch, OpenBeneathRefusesSymlinksAndParents) {
+  ASSERT_EQ(symlink("/etc", (path_ + "/link").c_str()), 0);
+  ASSERT_EQ(symlink("/etc/passwd", (path_ + "/file").c_str()), 0);
+  ASSERT_EQ(mkdir((path_ + "/sub").c_str(), 0755), 0);
+  auto error_of = [&](const char* path) {
+    auto fd = open_beneath(dir_.get(), path, O_RDONLY);
+    return fd ? 0 : fd.error().sys_errno;
+  };
+  EXPECT_EQ(error_of("link/passwd"), ELOOP);
+  EXPECT_EQ(error_of("file"), ELOOP);
+  EXPECT_EQ(error_of("../x"), EXDEV);
+  EXPECT_EQ(error_of("/etc/passwd"), EXDEV);
+  EXPECT_EQ(error_of("sub"), 0);
+}
+
+TEST_F(Scratch, MakeDirectoriesStopsAtASymlink) {
+  ASSERT_EQ(symlink("/tmp", (path_ + "/out").c_str()), 0);
+  EXPECT_FALSE(make_directories(dir_.get(), "out/planted", 0755));
+  EXPECT_NE(access("/tmp/planted", F_OK), 0);
+  ASSERT_TRUE(make_directories(dir_.get(), "a/b/c", 0700));
+  struct stat st{};
+  ASSERT_EQ(stat((path_ + "/a/b/c").c_str(), &st), 0);
+  EXPECT_TRUE(S_ISDIR(st.st_mode));
+}
+
+TEST_F(Scratch, RemoveTreeTakesAnyDepthAndNeverLeaves) {
+  // 3,000 levels: deeper than any path name or stack of descriptors.
+  UniqueFd level(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(mkdirat(level.get(), "deep", 0755), 0);
+  level = UniqueFd(openat(level.get(), "deep", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < 3000; ++i) {
+    ASSERT_EQ(mkdirat(level.get(), "d", 0755), 0);
+    ASSERT_EQ(symlinkat("/etc", level.get(), "link"), 0);
+    level = UniqueFd(openat(level.get(), "d", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_TRUE(level);
+  }
+  ASSERT_EQ(mkdirat(dir_.get(), "deep/.removing-0", 0755), 0);
+  ASSERT_TRUE(remove_tree(dir_.get(), "deep"));
+  EXPECT_EQ(access("/etc/passwd", F_OK), 0);
+  EXPECT_TRUE(list_names(dir_.get(), 10)->empty());
+  EXPECT_TRUE(remove_tree(dir_.get(), "not-there"));
+}
+
+TEST_F(Scratch, ReadAllHoldsItsLimit) {
+  ASSERT_TRUE(write_new_file(dir_.get(), "f", std::string(1000, 'x'), 0600));
+  auto whole = read_path(path_ + "/f", 1000);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->size(), 1000u);
+  auto over = read_path(path_ + "/f", 999);
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Code::kExhausted);
+  EXPECT_FALSE(write_new_file(dir_.get(), "f", "again", 0600));
+}
+
+TEST(SealedMemory, CannotBeChanged) {
+  const auto fd = sealed_memory("test", "hello");
+  ASSERT_TRUE(fd);
+  EXPECT_EQ(write(fd->get(), "x", 1), -1);
+  EXPECT_EQ(ftruncate(fd->get(), 0), -1);
+  EXPECT_EQ(*read_all(fd->get(), 100), "hello");
+}
+
+TEST(ProcessTest, WaitsAndSignalsByDescriptor) {
+  auto quick = start_in_namespaces(0, [] { return 7; });
+  ASSERT_TRUE(quick);
+  EXPECT_EQ(quick->wait()->code, 7);
+  EXPECT_FALSE(quick->wait());
+  auto slow = start_in_namespaces(0, [] {
+    for (;;) pause();
+    return 0;
+  });
+  ASSERT_TRUE(slow);
+  EXPECT_FALSE(slow->wait(false));
+  slow->send(SIGKILL);
+  EXPECT_EQ(slow->wait()->signal, SIGKILL);
+}
+
+TEST(ProcessTest, RunProgramGivesStatusAndOutput) {
+  auto result = run_program({"sh", "-c", "echo out; echo err >&2; exit 3"});
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->status.code, 3);
+  EXPECT_EQ(result->output, "out\nerr\n");
+  EXPECT_EQ(run_program({"/no/such/program"})->status.code, 127);
+}
+
+TEST(Sockets, DescriptorsTravelAndAreCloseOnExec) {
+  auto pair = socket_pair(SOCK_SEQPACKET);
+  ASSERT_TRUE(pair);
+  const auto file = sealed_memory("travel", "content");
+  const int fd = file->get();
+  ASSERT_TRUE(send_with_fds(pair->first.get(), "msg", {&fd, 1}));
+  auto received = receive_with_fds(pair->second.get(), 64, 4);
+  ASSERT_TRUE(received);
+  EXPECT_EQ(received->bytes, "msg");
+  ASSERT_EQ(received->fds.size(), 1u);
+  EXPECT_NE(fcntl(received->fds[0].get(), F_GETFD) & FD_CLOEXEC, 0);
+  EXPECT_EQ(*read_all(received->fds[0].get(), 100), "content");
+  ASSERT_TRUE(send_with_fds(pair->first.get(), std::string(100, 'x'), {}));
+  EXPECT_FALSE(receive_with_fds(pair->second.get(), 64, 4));  // larger than agreed
+  pair->first.reset();
+  EXPECT_TRUE(receive_with_fds(pair->second.get(), 64, 4)->bytes.empty());
+}
+
+}  // namespace
+}  // namespace temenos::sys
