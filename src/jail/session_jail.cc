@@ -143,7 +143,9 @@ Result<void> enter_session_jail() {
 std::vector<JailProbe> probe_session_jail() {
   std::vector<JailProbe> probes;
   // Raw calls: what libc would refuse by itself must not count.
-  auto attempt = [&probes](const char* name, long result) { probes.push_back({name, result < 0 && errno == EPERM}); };
+  auto attempt = [&probes](const char* name, long result) {
+    probes.push_back({name, result < 0 && errno == EPERM});
+  };
   char* const no_arguments[] = {nullptr};
   attempt("open", syscall(SYS_open, "/", O_RDONLY, 0));
   attempt("openat", syscall(SYS_openat, AT_FDCWD, ".", O_RDONLY, 0));

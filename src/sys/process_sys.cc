@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -125,7 +126,7 @@ Result<void> become_namespace_root() {
   return {};
 }
 
-Result<RunResult> run_program(const std::vector<std::string>& argv) {
+Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t output_limit) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "pipe");
   const UniqueFd reader(ends[0]);
@@ -152,7 +153,8 @@ Result<RunResult> run_program(const std::vector<std::string>& argv) {
     const ssize_t n = read(reader.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
-    if (result.output.size() < 4096) result.output.append(buffer, static_cast<std::size_t>(n));
+    const std::size_t room = output_limit - result.output.size();
+    result.output.append(buffer, std::min(room, static_cast<std::size_t>(n)));
   }
   const auto status = process.wait();
   if (!status) return fail(Code::kInternal, "lost the child " + argv[0]);
@@ -164,6 +166,23 @@ Result<void> close_on_exec_from(int first) {
   if (syscall(SYS_close_range, first, ~0u, CLOSE_RANGE_CLOEXEC) != 0) {
     return fail_errno(errno, "close_range");
   }
+  return {};
+}
+
+Result<void> close_all_except(std::vector<int> keep) {
+  std::sort(keep.begin(), keep.end());
+  unsigned from = 3;
+  auto close_gap = [&from](unsigned until) {
+    return from > until || syscall(SYS_close_range, from, until, 0) == 0;
+  };
+  for (const int fd : keep) {
+    if (fd < static_cast<int>(from)) continue;
+    if (static_cast<unsigned>(fd) > from && !close_gap(static_cast<unsigned>(fd) - 1)) {
+      return fail_errno(errno, "close_range");
+    }
+    from = static_cast<unsigned>(fd) + 1;
+  }
+  if (!close_gap(~0u)) return fail_errno(errno, "close_range");
   return {};
 }
 

@@ -72,10 +72,13 @@ struct RunResult {
   ExitStatus status;
   std::string output;
 };
-Result<RunResult> run_program(const std::vector<std::string>& argv);
+Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t output_limit = 4096);
 
 // Marks every descriptor from `first` on close-on-exec.
 Result<void> close_on_exec_from(int first);
+
+// Closes every descriptor from 3 on that is not in `keep`.
+Result<void> close_all_except(std::vector<int> keep);
 
 // One datagram (SOCK_SEQPACKET) with descriptors. Receiving: at most `max_fds` are taken, all
 // others closed; an empty `bytes` means the peer has closed.

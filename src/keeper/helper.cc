@@ -1,0 +1,249 @@
+#include "keeper/helper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "jail/runsc_filter.h"
+#include "keeper/messages.h"
+#include "keeper/rootfs.h"
+#include "sys/file_sys.h"
+#include "sys/mount_sys.h"
+
+namespace temenos::keeper {
+namespace {
+
+// High enough that the process's table is big from the start: growing it later costs an RCU wait in
+// each of runsc's processes. What lies there is the data dir's lock, so that it stays locked as
+// long as one lives.
+constexpr int kLockFd = 1000;
+constexpr std::size_t kLogTail = 600;
+
+struct Running {
+  pid_t runsc = -1;
+  UniqueFd listener;
+};
+
+std::vector<std::string> runsc_command(const LaunchSpec& spec) {
+  const std::string log = std::string("--log=") + kLogDir + "/runsc.log";
+  return {kRunscPath,
+          std::string("--root=") + kRunscState,
+          log,
+          "--platform=" + spec.platform,
+          spec.host_network ? "--network=host" : "--network=none",
+          "--overlay2=none",   // the box's root is a host overlay: what was written is on disk
+          "--ignore-cgroups",  // limits are ours, outside
+          "--directfs=true",   // the sentry opens files itself; the filter is around both
+          "--file-access=exclusive",      // nobody else writes in the box's own root
+          "--file-access-mounts=shared",  // people edit the project at the same time
+          "--host-uds=none",
+          "run",
+          std::string("--bundle=") + kBundle,
+          "box"};
+}
+
+// In the child that becomes runsc. Returns only on failure.
+Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int lock, int notify_socket) {
+  const UniqueFd out(open((std::string(kLogDir) + "/output").c_str(),
+                          O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!out) return fail_errno(errno, "opening the sandbox's output");
+  // The socket is fd 0 and nothing else: handed over twice, the sentry's O_NONBLOCK on one of the
+  // two makes the other fail with EAGAIN.
+  if (dup2(init_socket, 0) < 0 || dup2(out.get(), 1) < 0 || dup2(out.get(), 2) < 0) {
+    return fail_errno(errno, "dup2");
+  }
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+  }
+  const int notify = fcntl(notify_socket, F_DUPFD_CLOEXEC, 3);
+  TRY(sys::close_on_exec_from(3));
+  if (dup2(lock, kLockFd) < 0) return fail_errno(errno, "dup2 of the lock");
+  const UniqueFd listener = TRY(jail::load_runsc_filter());
+  const int fd = listener.get();
+  TRY(sys::send_with_fds(notify, "listener", {&fd, 1}));
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  const auto command = runsc_command(spec);
+  std::vector<char*> argv;
+  for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  char path[] = "PATH=/";
+  char* const environment[] = {path, nullptr};
+  execve(kRunscPath, argv.data(), environment);
+  return fail_errno(errno, "cannot run runsc");
+}
+
+Result<Running> start_runsc(const LaunchSpec& spec, int init_socket, int lock) {
+  auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
+  const int child_socket = there.get();
+  UniqueFd pidfd;
+  const pid_t pid = TRY(sys::raw_fork(0, &pidfd));
+  if (pid == 0) {
+    const auto done = become_runsc(spec, init_socket, lock, child_socket);
+    const Message message = failure(done.error());
+    (void)send_message(child_socket, message);
+    _exit(125);
+  }
+  there.reset();
+  auto received = TRY(sys::receive_with_fds(here.get(), sizeof(Message), 1));
+  if (received.bytes == "listener" && received.fds.size() == 1) {
+    Running running;
+    running.runsc = pid;
+    running.listener = std::move(received.fds[0]);
+    // The socket closes at exec; a Message instead says why there was none.
+    received = TRY(sys::receive_with_fds(here.get(), sizeof(Message), 0));
+    if (received.bytes.empty()) return running;
+  }
+  if (received.bytes.size() != sizeof(Message))
+    return fail(Code::kInternal, "the start of runsc failed");
+  Message message;
+  memcpy(&message, received.bytes.data(), sizeof message);
+  return tl::make_unexpected(to_error(message));
+}
+
+// The last lines that runsc left, for the error of a box that did not start.
+std::string log_tail() {
+  for (const char* name : {"/runsc.log", "/output"}) {
+    const UniqueFd fd(open((std::string(kLogDir) + name).c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd) continue;
+    const off_t size = lseek(fd.get(), 0, SEEK_END);
+    if (size <= 0) continue;
+    char buffer[kLogTail];
+    const off_t from =
+        size > static_cast<off_t>(kLogTail) ? size - static_cast<off_t>(kLogTail) : 0;
+    const ssize_t n = pread(fd.get(), buffer, sizeof buffer, from);
+    if (n > 0) return std::string(buffer, static_cast<std::size_t>(n));
+  }
+  return "";
+}
+
+// Reaps all that has ended; true when runsc was among them.
+bool reap(pid_t runsc, int* status) {
+  bool ended = false;
+  for (;;) {
+    int one = 0;
+    const pid_t pid = waitpid(-1, &one, WNOHANG);
+    if (pid <= 0) return ended;
+    if (pid == runsc) {
+      ended = true;
+      *status = one;
+    }
+  }
+}
+
+void end_all_processes() {
+  // kill(-1) means all of this PID namespace for PID 1, and all of the user's for anybody else.
+  if (getpid() != 1) abort();
+  kill(-1, SIGKILL);
+  while (waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
+  }
+}
+
+// Until runsc ends (true) or the keeper closes its socket or asks (false).
+bool supervise(const Running& running, int control, int signals, dev_t overlay, int* status) {
+  for (;;) {
+    pollfd fds[] = {
+        {control, POLLIN, 0}, {signals, POLLIN, 0}, {running.listener.get(), POLLIN, 0}};
+    if (poll(fds, 3, -1) < 0 && errno != EINTR) return false;
+    if ((fds[1].revents & POLLIN) != 0) {
+      signalfd_siginfo info;
+      (void)!read(signals, &info, sizeof info);
+      if (reap(running.runsc, status)) return true;
+    }
+    if ((fds[2].revents & POLLIN) != 0) (void)jail::answer_runsc(running.listener.get(), overlay);
+    // Only the end of the keeper, or its wish to end, ever comes here.
+    if (fds[0].revents != 0) return false;
+  }
+}
+
+Result<void> set_up(HelperStart& start) {
+  Message message;
+  message.kind = Message::kNamespaces;
+  TRY(send_message(start.control, message));
+  if (TRY(receive_message(start.control)).kind != Message::kMapped) {
+    return fail(Code::kProtocol, "no id maps");
+  }
+  TRY(sys::become_namespace_root());
+  TRY(sys::die_with_parent());
+  TRY(sys::make_all_private());
+  Sources sources =
+      start.sources ? std::move(*start.sources) : TRY(clone_sources(*start.launch, *start.plan));
+  return build_tree(start.launch->spec, std::move(sources));
+}
+
+// Only in the tree that build_tree() made: kDataDir means something else on the host.
+Result<void> remove_box_files() {
+  (void)umount2(kRootfs, MNT_DETACH);
+  const UniqueFd data(open(kDataDir, O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!data) return fail_errno(errno, "opening the data directory");
+  for (const char* name : {"upper", "work", "base"}) TRY(sys::remove_tree(data.get(), name));
+  return {};
+}
+
+Result<void> live(HelperStart& start) {
+  sigset_t chld;
+  sigemptyset(&chld);
+  sigaddset(&chld, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &chld, nullptr);
+  const UniqueFd signals(signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals) return fail_errno(errno, "signalfd");
+  TRY(set_up(start));
+  struct stat overlay{};
+  if (stat(kRootfs, &overlay) != 0) return fail_errno(errno, "stat of the box's root");
+  const Running running =
+      TRY(start_runsc(start.launch->spec, start.init_socket, start.launch->lock.get()));
+  // From here on only runsc has the init socket: its end must be seen by the session.
+  close(start.init_socket);
+  Message message;
+  message.kind = Message::kStarted;
+  TRY(send_message(start.control, message));
+  int status = 0;
+  const bool by_itself = supervise(running, start.control, signals.get(), overlay.st_dev, &status);
+  const std::string log = by_itself ? log_tail() : "";
+  end_all_processes();
+  if (!start.launch->spec.keep_data) TRY(remove_box_files());
+  if (by_itself) {
+    Error error;
+    error.code = Code::kBoxDied;
+    error.what =
+        std::string("runsc ") + (WIFSIGNALED(status)
+                                     ? "was ended by signal " + std::to_string(WTERMSIG(status))
+                                     : "exited with status " + std::to_string(WEXITSTATUS(status)));
+    if (!log.empty()) error.what += ": " + log;
+    message = failure(error);
+    message.kind = Message::kEnded;
+    message.value = static_cast<std::uint32_t>(EndReason::kSandboxExited);
+  } else {
+    message.kind = Message::kEnded;
+    message.value = static_cast<std::uint32_t>(EndReason::kStopped);
+  }
+  return send_message(start.control, message);
+}
+
+}  // namespace
+
+int helper_main(HelperStart start) {
+  const int control = start.control;
+  const auto done = live(start);
+  if (done) return 0;
+  (void)send_message(control, failure(done.error()));
+  return 1;
+}
+
+}  // namespace temenos::keeper

@@ -1,0 +1,356 @@
+#include "keeper/keeper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "jail/keeper_rights.h"
+#include "keeper/helper.h"
+#include "keeper/launch_spec.h"
+#include "keeper/messages.h"
+#include "keeper/sources.h"
+#include "session/control.h"
+#include "sys/file_sys.h"
+#include "sys/ids.h"
+#include "sys/process_sys.h"
+
+namespace temenos::keeper {
+namespace {
+
+using session::ControlMessage;
+using session::ControlType;
+
+constexpr int kNamespaces =
+    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+// The helper kills and then removes files; a box may have very many.
+constexpr int kEndTimeoutMs = 60'000;
+
+std::int64_t now_ms() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return std::int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1'000'000;
+}
+
+std::string host_setting(const char* path) {
+  auto text = sys::read_path(path, 64).value_or("");
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+class Keeper {
+ public:
+  Keeper(int control, Launch launch) : control_(control), launch_(std::move(launch)) {}
+
+  Result<void> start();
+  // Until the box has ended; returns why.
+  Message run();
+  // Ends what runs and leaves nothing; idempotent.
+  void end();
+
+ private:
+  Result<void> start_helper();
+  Result<void> start_session(UniqueFd init_end);
+  Result<void> wait_for_maps();
+  std::optional<Message> on_helper();
+  std::optional<Message> on_session();
+  Message ended(EndReason reason) const;
+
+  int control_;
+  Launch launch_;
+  IdPlan plan_ = plan_ids();
+  sys::Process helper_;
+  sys::Process session_;
+  UniqueFd helper_control_;
+  UniqueFd session_control_;
+  std::int64_t deadline_ = 0;
+  bool ready_ = false;
+};
+
+Message Keeper::ended(EndReason reason) const {
+  Error error;
+  error.code = Code::kBoxDied;
+  error.what = std::string(end_reason_text(reason));
+  Message message = failure(error);
+  message.kind = ready_ ? Message::kEnded : Message::kFailed;
+  message.value = static_cast<std::uint32_t>(reason);
+  return message;
+}
+
+Result<void> Keeper::start() {
+  deadline_ = now_ms() + std::int64_t{launch_.spec.start_timeout_s} * 1000;
+  if (mkdirat(launch_.data_dir.get(), "box", 0755) != 0 && errno != EEXIST) {
+    return fail_errno(errno, "making " + escape(launch_.spec.data_dir) + "/box",
+                      "free some disk space, or set XDG_DATA_HOME to a directory with room");
+  }
+  if (plan_.as_root && fchownat(launch_.data_dir.get(), "box", sys::kBoxIdBase, sys::kBoxIdBase,
+                                AT_SYMLINK_NOFOLLOW) != 0) {
+    return fail_errno(errno, "giving the box its directory");
+  }
+  return start_helper();
+}
+
+Result<void> Keeper::start_helper() {
+  HelperStart start;
+  start.launch = &launch_;
+  start.plan = &plan_;
+  if (plan_.as_root) start.sources = TRY(clone_sources(launch_, plan_));
+  auto [helper_here, helper_there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
+  auto [init_box, init_session] = TRY(sys::socket_pair(SOCK_STREAM));
+  start.control = helper_there.get();
+  start.init_socket = init_box.get();
+  // The session first: it is small, and it must not inherit what the helper holds.
+  TRY(start_session(std::move(init_session)));
+  const int namespaces = kNamespaces | (launch_.spec.host_network ? 0 : CLONE_NEWNET);
+  UniqueFd pidfd;
+  const auto pid = sys::raw_fork(namespaces, &pidfd);
+  if (!pid) return tl::make_unexpected(no_user_namespaces(pid.error().sys_errno));
+  if (*pid == 0) {
+    close(control_);
+    helper_here.reset();
+    session_control_.reset();
+    launch_.client.reset();
+    _exit(helper_main(std::move(start)));
+  }
+  helper_ = sys::Process(*pid, std::move(pidfd));
+  helper_control_ = std::move(helper_here);
+  launch_.client.reset();
+  return wait_for_maps();
+}
+
+Result<void> Keeper::wait_for_maps() {
+  const Message hello = TRY(receive_message(helper_control_.get()));
+  if (hello.kind == Message::kFailed) return tl::make_unexpected(to_error(hello));
+  TRY(apply_ids(plan_, helper_.pid()));
+  Message mapped;
+  mapped.kind = Message::kMapped;
+  TRY(send_message(helper_control_.get(), mapped));
+  // Nothing is left to do with the rights of root but to clean up.
+  if (plan_.as_root) TRY(jail::keep_cleanup_rights());
+  return {};
+}
+
+Result<void> Keeper::start_session(UniqueFd init_end) {
+  auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
+  UniqueFd pidfd;
+  const pid_t pid = TRY(sys::raw_fork(0, &pidfd));
+  if (pid == 0) {
+    // Twice, so that neither target is still needed as a source.
+    const int init_copy = fcntl(init_end.get(), F_DUPFD_CLOEXEC, 10);
+    const int control_copy = fcntl(there.get(), F_DUPFD_CLOEXEC, 10);
+    if (dup2(init_copy, session::kInitFd) < 0 || dup2(control_copy, session::kControlFd) < 0 ||
+        !sys::close_on_exec_from(session::kControlFd + 1)) {
+      _exit(125);
+    }
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (const int fd : {0, 1, 2}) dup2(null, fd);
+    char name[] = "temenos-session";
+    char* const argv[] = {name, nullptr};
+    char* const environment[] = {nullptr};
+    execve(launch_.spec.session.c_str(), argv, environment);
+    _exit(125);
+  }
+  session_ = sys::Process(pid, std::move(pidfd));
+  session_control_ = std::move(here);
+  ControlMessage add;
+  add.type = ControlType::kAddClient;
+  const int client = launch_.client.get();
+  return sys::send_with_fds(session_control_.get(),
+                            std::string_view(reinterpret_cast<const char*>(&add), sizeof add),
+                            {&client, 1});
+}
+
+std::optional<Message> Keeper::on_helper() {
+  auto message = receive_message(helper_control_.get());
+  if (!message) return ended(EndReason::kHelperDied);
+  switch (message->kind) {
+    case Message::kStarted:
+      return std::nullopt;
+    case Message::kFailed:
+      return *message;
+    case Message::kEnded:
+      if (!ready_) message->kind = Message::kFailed;
+      return *message;
+    default:
+      return ended(EndReason::kHelperDied);
+  }
+}
+
+std::optional<Message> Keeper::on_session() {
+  const auto received = sys::receive_with_fds(session_control_.get(), sizeof(ControlMessage), 0);
+  if (!received || received->bytes.size() != sizeof(ControlMessage)) {
+    return ended(EndReason::kSessionDied);
+  }
+  ControlMessage message;
+  memcpy(&message, received->bytes.data(), sizeof message);
+  switch (message.type) {
+    case ControlType::kJailed:
+      return std::nullopt;
+    case ControlType::kReady: {
+      ready_ = true;
+      Message ready;
+      ready.kind = Message::kReady;
+      if (!send_message(control_, ready)) return ended(EndReason::kStopped);
+      return std::nullopt;
+    }
+    case ControlType::kInitLost:
+      // With EOF the helper knows more (runsc's status and last words): its message comes.
+      if (message.reason == static_cast<std::uint32_t>(session::LostReason::kEof))
+        return std::nullopt;
+      return ended(message.reason == static_cast<std::uint32_t>(session::LostReason::kTimeout)
+                       ? EndReason::kStartTimedOut
+                       : EndReason::kProtocol);
+    case ControlType::kKillBox:
+      return ended(message.reason == static_cast<std::uint32_t>(session::KillReason::kTreeSurvived)
+                       ? EndReason::kTreeSurvived
+                       : EndReason::kProtocol);
+    case ControlType::kBye:
+      return std::nullopt;
+    case ControlType::kAddClient:
+    case ControlType::kStop:
+      break;
+  }
+  return ended(EndReason::kSessionDied);
+}
+
+Message Keeper::run() {
+  bool session_gone = false;
+  for (;;) {
+    pollfd fds[] = {{control_, POLLIN, 0},
+                    {helper_control_.get(), POLLIN, 0},
+                    {session_gone ? -1 : session_control_.get(), POLLIN, 0}};
+    // After the session has left because init did, the helper's message is a moment away.
+    const std::int64_t limit = session_gone ? 2000 : ready_ ? -1 : deadline_ - now_ms();
+    if (!ready_ && limit <= 0) return ended(EndReason::kStartTimedOut);
+    const int n = poll(fds, 3, static_cast<int>(limit));
+    if (n < 0 && errno != EINTR) return ended(EndReason::kHelperDied);
+    if (n == 0) return ended(session_gone ? EndReason::kSessionDied : EndReason::kStartTimedOut);
+    if (fds[1].revents != 0) {
+      if (const auto message = on_helper()) return *message;
+    }
+    if (fds[2].revents != 0) {
+      if (const auto message = on_session()) {
+        const auto reason = static_cast<EndReason>(message->value);
+        if (reason != EndReason::kSessionDied) return *message;
+        session_gone = true;
+      }
+    }
+    if (fds[0].revents != 0) {
+      // The launcher has gone, or asks for the end; it sends nothing else.
+      return ended(EndReason::kStopped);
+    }
+  }
+}
+
+void Keeper::end() {
+  session_.send(SIGKILL);
+  if (helper_) {
+    // It sees the end of the socket, kills all in its namespace and removes the files.
+    shutdown(helper_control_.get(), SHUT_WR);
+    pollfd fd{helper_.pidfd(), POLLIN, 0};
+    if (poll(&fd, 1, kEndTimeoutMs) <= 0) helper_.send(SIGKILL);
+    helper_.wait();
+  }
+  session_.wait();
+  if (!launch_.spec.keep_data) (void)remove_box(launch_.data_dir.get(), plan_);
+}
+
+}  // namespace
+
+Error no_user_namespaces(int err) {
+  Error error;
+  error.code = Code::kUnsupported;
+  error.what = "cannot make a user namespace";
+  error.sys_errno = err;
+  if (host_setting("/proc/sys/user/max_user_namespaces") == "0") {
+    error.hint = "the host forbids them: sudo sysctl user.max_user_namespaces=65536";
+  } else if (host_setting("/proc/sys/kernel/unprivileged_userns_clone") == "0" && geteuid() != 0) {
+    error.hint =
+        "the host forbids them to ordinary users: sudo sysctl kernel.unprivileged_userns_clone=1";
+  } else if (host_setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" &&
+             geteuid() != 0) {
+    error.hint =
+        "AppArmor restricts them: give temenos-keeper a profile with 'userns,' (see docs/host.md), "
+        "or sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0";
+  } else {
+    error.hint = "run outside of a container, or let the container make user namespaces";
+  }
+  return error;
+}
+
+Result<void> remove_box(int data_dir, const IdPlan& plan) {
+  const auto box = sys::open_beneath(data_dir, "box", O_RDONLY | O_DIRECTORY);
+  if (!box) {
+    if (box.error().code == Code::kNotFound) return {};
+    return tl::make_unexpected(box.error());
+  }
+  // Mostly the helper has emptied it.
+  if (unlinkat(data_dir, "box", AT_REMOVEDIR) == 0) return {};
+  auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
+  const int child_end = there.get();
+  const int box_fd = box->get();
+  UniqueFd pidfd;
+  const auto pid = sys::raw_fork(CLONE_NEWUSER, &pidfd);
+  if (!pid) return tl::make_unexpected(no_user_namespaces(pid.error().sys_errno));
+  if (*pid == 0) {
+    here.reset();
+    Message message;
+    message.kind = Message::kFailed;
+    auto clean = [&]() -> Result<void> {
+      if (TRY(receive_message(child_end)).kind != Message::kMapped)
+        return fail(Code::kProtocol, "no maps");
+      TRY(sys::become_namespace_root());
+      for (const char* name : {"upper", "work", "base"}) TRY(sys::remove_tree(box_fd, name));
+      return {};
+    };
+    const auto cleaned = clean();
+    if (!cleaned) message = failure(cleaned.error());
+    if (cleaned) message.kind = Message::kEnded;
+    (void)send_message(child_end, message);
+    _exit(0);
+  }
+  there.reset();
+  sys::Process child(*pid, std::move(pidfd));
+  const auto mapped = apply_ids(plan, child.pid());
+  Message go;
+  go.kind = Message::kMapped;
+  if (mapped) (void)send_message(here.get(), go);
+  if (!mapped) here.reset();
+  const auto answer = mapped ? receive_message(here.get()) : Result<Message>(go);
+  child.wait();
+  if (!mapped) return mapped;
+  if (!answer) return tl::make_unexpected(answer.error());
+  if (answer->kind != Message::kEnded) return tl::make_unexpected(to_error(*answer));
+  if (unlinkat(data_dir, "box", AT_REMOVEDIR) != 0)
+    return fail_errno(errno, "removing the box's files");
+  return {};
+}
+
+int keeper_main(int control) {
+  signal(SIGPIPE, SIG_IGN);
+  // A signal meant for the caller's terminal group is the caller's to pass on; the keeper ends with
+  // its socket.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) signal(number, SIG_IGN);
+  auto launch = receive_launch(control);
+  if (!launch) {
+    (void)send_message(control, failure(launch.error()));
+    return 1;
+  }
+  Keeper keeper(control, std::move(*launch));
+  const auto started = keeper.start();
+  const Message last = started ? keeper.run() : failure(started.error());
+  keeper.end();
+  (void)send_message(control, last);
+  return last.kind == Message::kEnded ? 0 : 1;
+}
+
+}  // namespace temenos::keeper

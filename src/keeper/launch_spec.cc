@@ -1,0 +1,147 @@
+#include "keeper/launch_spec.h"
+
+#include "base/try.h"
+#include "codec/object_reader.h"
+#include "sys/file_sys.h"
+#include "sys/process_sys.h"
+
+namespace temenos::keeper {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t kMaxBinds = 200;  // SCM_RIGHTS takes 253 descriptors (unix(7))
+constexpr std::size_t kMaxPaths = 4096;
+constexpr std::size_t kMaxSpecBytes = 4u << 20;
+constexpr std::size_t kFixedFds = 4;  // spec, data dir, lock, client
+
+json::array strings(const std::vector<std::string>& list) {
+  return json::array(list.begin(), list.end());
+}
+
+Result<std::vector<std::string>> read_strings(ObjectReader& reader, const char* name) {
+  std::vector<std::string> out;
+  const json::array* list = TRY(reader.optional_array(name, kMaxPaths));
+  if (list == nullptr) return out;
+  for (const auto& item : *list) out.push_back(TRY(string_at(item, reader.path(name))));
+  return out;
+}
+
+Result<bool> read_bool(ObjectReader& reader, const char* name) {
+  return TRY(reader.optional_bool(name)).value_or(false);
+}
+
+Result<std::int64_t> read_number(ObjectReader& reader, const char* name, std::int64_t max) {
+  const std::int64_t number = TRY(reader.integer(name));
+  if (number < 1 || number > max)
+    return fail(Code::kInvalidArgument, reader.path(name) + " is out of range");
+  return number;
+}
+
+Result<BindSpec> read_bind(const json::value& value) {
+  auto reader = TRY(ObjectReader::of(value, "binds"));
+  BindSpec bind;
+  bind.source = TRY(reader.string("source"));
+  bind.target = TRY(reader.string("target"));
+  bind.writable = TRY(read_bool(reader, "writable"));
+  bind.hidden = TRY(read_strings(reader, "hidden"));
+  bind.protected_paths = TRY(read_strings(reader, "protected"));
+  TRY(reader.finish());
+  return bind;
+}
+
+Result<MemorySpec> read_memory(const json::value& value) {
+  auto reader = TRY(ObjectReader::of(value, "memory"));
+  MemorySpec memory;
+  memory.target = TRY(reader.string("target"));
+  memory.size_mb = static_cast<std::uint64_t>(TRY(read_number(reader, "size_mb", 1 << 20)));
+  TRY(reader.finish());
+  return memory;
+}
+
+}  // namespace
+
+std::string to_json(const LaunchSpec& spec) {
+  json::array binds;
+  for (const auto& bind : spec.binds) {
+    binds.push_back(json::object{{"source", bind.source},
+                                 {"target", bind.target},
+                                 {"writable", bind.writable},
+                                 {"hidden", strings(bind.hidden)},
+                                 {"protected", strings(bind.protected_paths)}});
+  }
+  json::array memory;
+  for (const auto& m : spec.memory) {
+    memory.push_back(json::object{{"target", m.target}, {"size_mb", m.size_mb}});
+  }
+  return serialize_json(json::object{{"hostname", spec.hostname},
+                                     {"platform", spec.platform},
+                                     {"host_network", spec.host_network},
+                                     {"runsc", spec.runsc},
+                                     {"init", spec.init},
+                                     {"session", spec.session},
+                                     {"data_dir", spec.data_dir},
+                                     {"keep_data", spec.keep_data},
+                                     {"binds", binds},
+                                     {"memory", memory},
+                                     {"start_timeout_s", spec.start_timeout_s}});
+}
+
+Result<LaunchSpec> launch_spec_from_json(std::string_view text) {
+  const auto document = TRY(parse_json(text, {.max_bytes = kMaxSpecBytes}));
+  auto reader = TRY(ObjectReader::of(document, ""));
+  LaunchSpec spec;
+  spec.hostname = TRY(reader.string("hostname"));
+  spec.platform = TRY(reader.string("platform"));
+  spec.host_network = TRY(read_bool(reader, "host_network"));
+  spec.runsc = TRY(reader.string("runsc"));
+  spec.init = TRY(reader.string("init"));
+  spec.session = TRY(reader.string("session"));
+  spec.data_dir = TRY(reader.string("data_dir"));
+  spec.keep_data = TRY(read_bool(reader, "keep_data"));
+  const json::array* binds = TRY(reader.optional_array("binds", kMaxBinds));
+  if (binds != nullptr) {
+    for (const auto& value : *binds) spec.binds.push_back(TRY(read_bind(value)));
+  }
+  const json::array* memory = TRY(reader.optional_array("memory", kMaxBinds));
+  if (memory != nullptr) {
+    for (const auto& value : *memory) spec.memory.push_back(TRY(read_memory(value)));
+  }
+  spec.start_timeout_s = static_cast<unsigned>(TRY(read_number(reader, "start_timeout_s", 3600)));
+  TRY(reader.finish());
+  return spec;
+}
+
+Result<void> send_launch(int socket, const Launch& launch) {
+  const std::string text = to_json(launch.spec);
+  if (text.size() > kMaxSpecBytes || launch.sources.size() > kMaxBinds) {
+    return fail(Code::kExhausted, "the box has too many mounts or protected paths",
+                "mount fewer directories");
+  }
+  const UniqueFd spec = TRY(sys::sealed_memory("temenos-launch", text));
+  std::vector<int> fds{spec.get(), launch.data_dir.get(), launch.lock.get(), launch.client.get()};
+  for (const auto& source : launch.sources) fds.push_back(source.get());
+  return sys::send_with_fds(socket, "launch", fds);
+}
+
+Result<Launch> receive_launch(int socket) {
+  auto received = TRY(sys::receive_with_fds(socket, 16, kFixedFds + kMaxBinds));
+  if (received.bytes != "launch" || received.fds.size() < kFixedFds) {
+    return fail(Code::kProtocol, "no launch message");
+  }
+  Launch launch;
+  launch.spec =
+      TRY(launch_spec_from_json(TRY(sys::read_all(received.fds[0].get(), kMaxSpecBytes))));
+  launch.data_dir = std::move(received.fds[1]);
+  launch.lock = std::move(received.fds[2]);
+  launch.client = std::move(received.fds[3]);
+  for (std::size_t i = kFixedFds; i < received.fds.size(); ++i) {
+    launch.sources.push_back(std::move(received.fds[i]));
+  }
+  if (launch.sources.size() != launch.spec.binds.size()) {
+    return fail(Code::kProtocol, "a launch message with the wrong number of mounts");
+  }
+  return launch;
+}
+
+}  // namespace temenos::keeper

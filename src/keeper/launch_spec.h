@@ -1,0 +1,65 @@
+// All that a keeper needs to know to run one box: resolved, checked, plain data. The library makes
+// it from a Policy; it travels as JSON in a sealed memory file, with the descriptors of Launch
+// beside it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "temenos/error.h"
+
+namespace temenos::keeper {
+
+struct BindSpec {
+  std::string source;  // absolute, no symlink in it
+  std::string target;  // absolute, in the box
+  bool writable = false;
+  // Below `source`, relative, existing when the box starts:
+  std::vector<std::string> hidden;  // directories covered by an empty one (temenos' own)
+  std::vector<std::string>
+      protected_paths;  // read-only, and not to be renamed, nor any directory above
+
+  bool operator==(const BindSpec&) const = default;
+};
+
+struct MemorySpec {
+  std::string target;
+  std::uint64_t size_mb = 0;
+
+  bool operator==(const MemorySpec&) const = default;
+};
+
+struct LaunchSpec {
+  std::string hostname;
+  std::string platform;       // "systrap", "ptrace" or "kvm"
+  bool host_network = false;  // else a network namespace with nothing in it
+  std::string runsc;          // paths of the programs: absolute, no symlink in them
+  std::string init;
+  std::string session;
+  std::string data_dir;    // owned by the caller, mode 0700; the box's files lie in its "box"
+  bool keep_data = false;  // false: "box" is removed when the box ends
+  std::vector<BindSpec> binds;
+  std::vector<MemorySpec> memory;
+  unsigned start_timeout_s = 30;
+
+  bool operator==(const LaunchSpec&) const = default;
+};
+
+std::string to_json(const LaunchSpec& spec);
+Result<LaunchSpec> launch_spec_from_json(std::string_view text);
+
+// The spec and the descriptors that make it certain what its paths mean.
+struct Launch {
+  LaunchSpec spec;
+  UniqueFd data_dir;  // O_PATH
+  UniqueFd lock;      // open and locked (flock); held until the last process of the box is gone
+  UniqueFd client;    // the first client connection of the session
+  std::vector<UniqueFd> sources;  // O_PATH, one per bind, in order
+};
+
+Result<void> send_launch(int socket, const Launch& launch);
+Result<Launch> receive_launch(int socket);
+
+}  // namespace temenos::keeper

@@ -1,0 +1,85 @@
+#include "keeper/messages.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/try.h"
+#include "sys/process_sys.h"
+
+namespace temenos::keeper {
+namespace {
+
+template <std::size_t N>
+void put(char (&field)[N], std::string_view text) {
+  const std::size_t size = std::min(text.size(), N - 1);
+  memcpy(field, text.data(), size);
+  field[size] = '\0';
+}
+
+template <std::size_t N>
+std::string get(const char (&field)[N]) {
+  return std::string(field, strnlen(field, N));
+}
+
+}  // namespace
+
+std::string_view end_reason_text(EndReason reason) {
+  switch (reason) {
+    case EndReason::kStopped:
+      return "the box was stopped";
+    case EndReason::kSandboxExited:
+      return "the sandbox ended by itself";
+    case EndReason::kSessionDied:
+      return "the session process of the box died";
+    case EndReason::kProtocol:
+      return "the box's init broke the box protocol";
+    case EndReason::kTreeSurvived:
+      return "a process tree of the box outlived its kill";
+    case EndReason::kHelperDied:
+      return "the helper process of the box was killed";
+    case EndReason::kStartTimedOut:
+      return "the box did not start in time";
+  }
+  return "the box ended";
+}
+
+Message failure(const Error& error) {
+  Message message;
+  message.kind = Message::kFailed;
+  message.code = static_cast<std::uint32_t>(error.code);
+  message.sys_errno = error.sys_errno;
+  std::string what;
+  for (const auto& part : error.context) what += part + ": ";
+  put(message.what, what + error.what);
+  put(message.hint, error.hint);
+  return message;
+}
+
+Error to_error(const Message& message) {
+  Error error;
+  error.code = message.code <= static_cast<std::uint32_t>(Code::kInternal)
+                   ? static_cast<Code>(message.code)
+                   : Code::kInternal;
+  error.sys_errno = std::clamp(message.sys_errno, 0, 4095);
+  error.what = get(message.what);
+  error.hint = get(message.hint);
+  return error;
+}
+
+Result<void> send_message(int socket, const Message& message) {
+  return sys::send_with_fds(
+      socket, std::string_view(reinterpret_cast<const char*>(&message), sizeof message), {});
+}
+
+Result<Message> receive_message(int socket) {
+  const auto received = TRY(sys::receive_with_fds(socket, sizeof(Message), 0));
+  if (received.bytes.empty()) return fail(Code::kBoxDied, "the other side has closed");
+  if (received.bytes.size() != sizeof(Message)) {
+    return fail(Code::kProtocol, "a control message of the wrong size");
+  }
+  Message message;
+  memcpy(&message, received.bytes.data(), sizeof message);
+  return message;
+}
+
+}  // namespace temenos::keeper

@@ -1,0 +1,51 @@
+// What helper, keeper and launcher tell each other: one fixed-size record, so that there is nothing
+// to parse. The helper shares a user namespace with the sandbox, so its text is treated as
+// anyone's: bounded, ended by us, escaped when printed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "temenos/error.h"
+
+namespace temenos::keeper {
+
+// Why a box ended. The words of end_reason_text() are what users see.
+enum class EndReason : std::uint32_t {
+  kStopped = 1,    // asked for
+  kSandboxExited,  // runsc ended by itself: its sentry died, or the box's init left
+  kSessionDied,    // our own session process died
+  kProtocol,       // init broke the box protocol
+  kTreeSurvived,   // a process tree outlived its kill
+  kHelperDied,     // the helper (PID 1 of the sandbox's processes) was killed
+  kStartTimedOut,
+};
+std::string_view end_reason_text(EndReason reason);
+
+struct Message {
+  enum Kind : std::uint32_t {
+    kNamespaces = 1,  // helper → keeper: the user namespace is there, waiting for its id maps
+    kMapped,          // keeper → helper: go on
+    kStarted,         // helper → keeper: runsc runs
+    kReady,           // keeper → launcher: the box's init answered
+    kFailed,          // helper → keeper → launcher: no box; code, sys_errno, what, hint say why
+    kEnded,           // helper → keeper → launcher: the box is gone; value is the EndReason
+    kStop,            // launcher → keeper: end the box
+  };
+  std::uint32_t kind = 0;
+  std::uint32_t value = 0;
+  std::uint32_t code = 0;
+  std::int32_t sys_errno = 0;
+  char what[768] = {};
+  char hint[256] = {};
+};
+
+Message failure(const Error& error);
+Error to_error(const Message& message);
+
+Result<void> send_message(int socket, const Message& message);
+// kBoxDied when the peer has closed; kProtocol for anything that is not one whole Message.
+Result<Message> receive_message(int socket);
+
+}  // namespace temenos::keeper

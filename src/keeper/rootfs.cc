@@ -1,0 +1,329 @@
+#include "keeper/rootfs.h"
+
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "gvisor/oci.h"
+#include "sys/file_sys.h"
+#include "sys/mount_sys.h"
+
+namespace temenos::keeper {
+namespace {
+
+constexpr unsigned kTight = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+
+// The empty directories of a box's root; HOME is among them, so what a box writes there lies in its
+// upper.
+constexpr const char* kBaseDirs[] = {"dev",     "etc",      "home",      "media",     "mnt",
+                                     "opt",     "proc",     "root",      "run",       "srv",
+                                     "sys",     "tmp",      "usr",       "var/cache", "var/lib",
+                                     "var/log", "var/mail", "var/spool", "var/tmp",   "home/user"};
+
+Result<UniqueFd> open_path(const std::string& path) {
+  UniqueFd fd(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) return fail_errno(errno, "opening " + path);
+  return fd;
+}
+
+Result<void> make_dir(const std::string& path, mode_t mode = 0755) {
+  if (mkdir(path.c_str(), mode) != 0 && errno != EEXIST) return fail_errno(errno, "making " + path);
+  return {};
+}
+
+// Attaches `mount` on a fresh directory or file of the helper's own tree.
+Result<void> attach_new(int mount, const std::string& path) {
+  const struct stat st = TRY(sys::stat_fd(mount));
+  if (S_ISDIR(st.st_mode)) {
+    TRY(make_dir(path));
+  } else {
+    const UniqueFd file(open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644));
+    if (!file) return fail_errno(errno, "making " + path);
+  }
+  const UniqueFd target = TRY(open_path(path));
+  return sys::attach_mount(mount, target.get());
+}
+
+Result<void> attach_tmpfs(const std::string& path, const char* size, const char* mode) {
+  const UniqueFd mount =
+      TRY(sys::new_filesystem("tmpfs", {{"size", size}, {"mode", mode}}, kTight));
+  return attach_new(mount.get(), path);
+}
+
+// --- a bind
+// ---------------------------------------------------------------------------------------------
+
+// What `path` names below the bind, with mounts made here taken into account. Never follows a
+// symlink.
+Result<UniqueFd> open_in_bind(int bind, const std::string& path) {
+  return sys::open_beneath(bind, path, O_PATH);
+}
+
+// A directory of a bind becomes a mount point of itself: then no rename of it, or of what is above
+// it, can move it out of the way (rename(2): EBUSY).
+Result<void> pin_directory(int bind, const std::string& path, bool read_only) {
+  const UniqueFd fd = TRY(open_in_bind(bind, path));
+  const UniqueFd copy = TRY(sys::clone_mount(fd.get(), {.read_only = read_only}));
+  return sys::attach_mount(copy.get(), fd.get());
+}
+
+Result<void> hide(int bind, const std::string& path) {
+  const UniqueFd fd = TRY(open_in_bind(bind, path));
+  const UniqueFd empty = TRY(sys::new_filesystem("tmpfs", {{"size", "4096"}, {"mode", "0555"}},
+                                                 kTight | MOUNT_ATTR_RDONLY));
+  return sys::attach_mount(empty.get(), fd.get());
+}
+
+std::vector<std::string> directories_above(const std::string& path) {
+  std::vector<std::string> out;
+  for (auto at = path.find('/'); at != std::string::npos; at = path.find('/', at + 1)) {
+    out.push_back(path.substr(0, at));
+  }
+  return out;
+}
+
+Result<void> secure_bind(const std::string& root, const BindSpec& spec) {
+  std::vector<std::string> ends = spec.hidden;
+  if (spec.writable) {
+    ends.insert(ends.end(), spec.protected_paths.begin(), spec.protected_paths.end());
+    std::set<std::string> above;  // ordered: a parent comes before its children
+    for (const auto& path : ends) {
+      for (auto& directory : directories_above(path)) above.insert(std::move(directory));
+    }
+    for (const auto& directory : above) {
+      // Opened anew each time: the walk must go through the mounts made so far.
+      const UniqueFd bind = TRY(open_path(root));
+      TRY(pin_directory(bind.get(), directory, false));
+    }
+    // Parents before children here too: a protected directory inside a protected one adds nothing.
+    std::vector<std::string> paths = spec.protected_paths;
+    std::sort(paths.begin(), paths.end());
+    for (const auto& path : paths) {
+      const UniqueFd bind = TRY(open_path(root));
+      TRY(pin_directory(bind.get(), path, true));
+    }
+  }
+  for (const auto& path : spec.hidden) {
+    const UniqueFd bind = TRY(open_path(root));
+    TRY(hide(bind.get(), path));
+  }
+  return {};
+}
+
+Result<void> attach_binds(const LaunchSpec& spec, std::vector<UniqueFd> mounts) {
+  TRY(make_dir("/m"));
+  for (std::size_t i = 0; i < mounts.size(); ++i) {
+    const std::string path = "/m/" + std::to_string(i);
+    auto done = attach_new(mounts[i].get(), path);
+    if (done) done = secure_bind(path, spec.binds[i]);
+    if (!done) {
+      return tl::make_unexpected(std::move(done).error().with_context(
+          "protecting files in " + escape(spec.binds[i].source)));
+    }
+  }
+  return {};
+}
+
+// --- the box's root
+// -------------------------------------------------------------------------------------
+
+bool below(const std::string& path, const std::string& directory) {
+  return path.size() > directory.size() && path.compare(0, directory.size(), directory) == 0 &&
+         path[directory.size()] == '/';
+}
+
+// gVisor makes a missing mount point by itself, on the host when it lies in a bind. So it must be
+// there: in the base we make it, in another bind it is the user's to make.
+Result<void> make_mount_point(const LaunchSpec& spec, std::size_t index, int base) {
+  const BindSpec& bind = spec.binds[index];
+  const UniqueFd source = TRY(open_path("/m/" + std::to_string(index)));
+  const bool directory = S_ISDIR(TRY(sys::stat_fd(source.get())).st_mode);
+  std::size_t parent = spec.binds.size();
+  for (std::size_t i = 0; i < spec.binds.size(); ++i) {
+    if (below(bind.target, spec.binds[i].target) &&
+        (parent == spec.binds.size() || below(spec.binds[i].target, spec.binds[parent].target))) {
+      parent = i;
+    }
+  }
+  if (parent < spec.binds.size()) {
+    const std::string inside = bind.target.substr(spec.binds[parent].target.size() + 1);
+    const UniqueFd root = TRY(open_path("/m/" + std::to_string(parent)));
+    const auto there = open_in_bind(root.get(), inside);
+    if (there && S_ISDIR(TRY(sys::stat_fd(there->get())).st_mode) == directory) return {};
+    return fail(Code::kInvalidArgument,
+                "cannot mount at " + escape(bind.target) + ": there is no such " +
+                    (directory ? "directory" : "file") + " in " + escape(spec.binds[parent].source),
+                "make it first, or mount somewhere else");
+  }
+  const std::string relative = bind.target.substr(1);
+  if (directory) {
+    TRY(sys::make_directories(base, relative, 0755));
+    return {};
+  }
+  const auto slash = relative.rfind('/');
+  const UniqueFd above = TRY(sys::make_directories(
+      base, slash == std::string::npos ? "." : relative.substr(0, slash), 0755));
+  const std::string name = slash == std::string::npos ? relative : relative.substr(slash + 1);
+  const auto made = sys::write_new_file(above.get(), name, "", 0644);
+  if (!made && made.error().code != Code::kAlreadyExists) return made;
+  return {};
+}
+
+Result<void> make_base(const LaunchSpec& spec, const Sources& sources) {
+  const std::string path = std::string(kDataDir) + "/base";
+  TRY(make_dir(path));
+  TRY(make_dir(std::string(kDataDir) + "/upper"));
+  TRY(make_dir(std::string(kDataDir) + "/work"));
+  const UniqueFd base = TRY(open_path(path));
+  for (const char* name : kBaseDirs) TRY(sys::make_directories(base.get(), name, 0755));
+  if (chmod((path + "/root").c_str(), 0700) != 0 ||
+      chmod((path + "/var/tmp").c_str(), 01777) != 0 ||
+      chown((path + "/home/user").c_str(), 1000, 1000) != 0) {
+    // EINVAL: a single-id map has no id 1000; the directory stays root's.
+    if (errno != EINVAL) return fail_errno(errno, "making the box's base");
+  }
+  for (const auto& [name, target] : sources.root_links) {
+    if (symlinkat(target.c_str(), base.get(), name.c_str()) != 0 && errno != EEXIST) {
+      return fail_errno(errno, "linking /" + name);
+    }
+  }
+  for (std::size_t i = 0; i < spec.binds.size(); ++i) {
+    TRY(make_mount_point(spec, i, base.get()));
+  }
+  return {};
+}
+
+Result<void> make_etc(const Sources& sources) {
+  const std::string etc = std::string(kRootfs) + "/etc";
+  const UniqueFd mount =
+      TRY(sys::new_filesystem("tmpfs", {{"size", "16m"}, {"mode", "0755"}}, kTight));
+  {
+    const UniqueFd target = TRY(open_path(etc));
+    TRY(sys::attach_mount(mount.get(), target.get()));
+  }
+  const UniqueFd root = TRY(open_path(etc));
+  auto parent_of = [&root](const std::string& name) -> Result<UniqueFd> {
+    const auto slash = name.rfind('/');
+    return sys::make_directories(root.get(),
+                                 slash == std::string::npos ? "." : name.substr(0, slash), 0755);
+  };
+  auto leaf = [](const std::string& name) { return name.substr(name.rfind('/') + 1); };
+  for (const auto& file : sources.etc_files) {
+    const UniqueFd parent = TRY(parent_of(file.name));
+    if (file.symlink) {
+      if (symlinkat(file.content.c_str(), parent.get(), leaf(file.name).c_str()) != 0) {
+        return fail_errno(errno, "linking /etc/" + file.name);
+      }
+    } else {
+      TRY(sys::write_new_file(parent.get(), leaf(file.name), file.content, 0644));
+    }
+  }
+  for (const auto& part : sources.etc_mounts) {
+    const UniqueFd target = TRY(sys::make_directories(root.get(), part.name, 0755));
+    TRY(sys::attach_mount(part.mount.get(), target.get()));
+  }
+  const UniqueFd top = TRY(open_path(etc));
+  return sys::make_read_only(top.get(), true);
+}
+
+Result<void> make_rootfs(const LaunchSpec& spec, const Sources& sources) {
+  TRY(make_base(spec, sources));
+  const std::string data(kDataDir);
+  auto overlay = sys::new_filesystem("overlay",
+                                     {{"lowerdir", data + "/base"},
+                                      {"upperdir", data + "/upper"},
+                                      {"workdir", data + "/work"},
+                                      {"userxattr", ""}},
+                                     kTight);
+  if (!overlay) {
+    return tl::make_unexpected(std::move(overlay).error().with_hint(
+        "the data directory " + spec.data_dir +
+        " must lie on a local file system that can hold an overlay's upper (ext4, xfs, btrfs), not "
+        "on "
+        "overlayfs itself as in a container: set XDG_DATA_HOME to a volume"));
+  }
+  TRY(attach_new(overlay->get(), kRootfs));
+  const UniqueFd usr = TRY(open_path(std::string(kRootfs) + "/usr"));
+  TRY(sys::attach_mount(sources.usr.get(), usr.get()));
+  return make_etc(sources);
+}
+
+// --- the bundle
+// -----------------------------------------------------------------------------------------
+
+Result<void> write_bundle(const LaunchSpec& spec) {
+  using gvisor::OciMount;
+  std::vector<OciMount> mounts = {
+      {"/proc", "proc", "proc", {"nosuid", "noexec", "nodev"}},
+      {"/sys", "sysfs", "sysfs", {"nosuid", "noexec", "nodev", "ro"}},
+      // init keeps each exec's processes together with this, and hides it before anything runs.
+      {"/sys/fs/cgroup", "cgroup", "cgroup", {"nosuid", "noexec", "nodev"}},
+      {"/dev/shm", "tmpfs", "tmpfs", {"nosuid", "nodev", "mode=1777"}},
+      {"/tmp", "tmpfs", "tmpfs", {"nosuid", "nodev", "mode=1777"}},
+      {"/run", "tmpfs", "tmpfs", {"nosuid", "nodev", "mode=0755"}},
+      {kBoxPrivateDir, "bind", "/box", {"bind", "ro"}},
+  };
+  std::vector<OciMount> users;
+  for (std::size_t i = 0; i < spec.binds.size(); ++i) {
+    users.push_back({spec.binds[i].target,
+                     "bind",
+                     "/m/" + std::to_string(i),
+                     {"rbind", spec.binds[i].writable ? "rw" : "ro"}});
+  }
+  for (const auto& memory : spec.memory) {
+    users.push_back(
+        {memory.target,
+         "tmpfs",
+         "tmpfs",
+         {"nosuid", "nodev", "mode=1777", "size=" + std::to_string(memory.size_mb) + "m"}});
+  }
+  // A directory before what lies in it.
+  std::sort(users.begin(), users.end(),
+            [](const OciMount& a, const OciMount& b) { return a.target < b.target; });
+  mounts.insert(mounts.end(), users.begin(), users.end());
+  const gvisor::OciConfig config{
+      kRootfs, {std::string(kBoxPrivateDir) + "/init"}, spec.hostname, std::move(mounts)};
+  TRY(make_dir(kBundle));
+  const UniqueFd bundle = TRY(open_path(kBundle));
+  return sys::write_new_file(bundle.get(), "config.json", gvisor::oci_config_json(config), 0644);
+}
+
+}  // namespace
+
+Result<void> build_tree(const LaunchSpec& spec, Sources sources) {
+  // While the host's /proc is in sight: the kernel lets a user namespace have a new one only then.
+  auto proc = sys::new_filesystem("proc", {}, kTight | MOUNT_ATTR_NOEXEC);
+  if (!proc) {
+    return tl::make_unexpected(
+        std::move(proc).error().with_hint("this host covers parts of /proc (as container engines "
+                                          "do); run temenos outside of that container"));
+  }
+  const UniqueFd root =
+      TRY(sys::new_filesystem("tmpfs", {{"size", "8m"}, {"mode", "0755"}}, kTight));
+  TRY(sys::pivot_into(root.get()));
+  umask(022);
+  TRY(attach_new(proc->get(), "/proc"));
+  TRY(make_dir("/dev"));
+  for (const auto& [name, device] : sources.devices) TRY(attach_new(device.get(), "/dev/" + name));
+  TRY(attach_new(sources.runsc.get(), kRunscPath));
+  TRY(make_dir("/box"));
+  TRY(attach_new(sources.init.get(), "/box/init"));
+  TRY(make_dir(kLogDir));
+  // Of its own, so that messages a box provokes cannot fill it.
+  TRY(attach_tmpfs("/run", "4m", "0700"));
+  TRY(make_dir(kRunscState, 0700));
+  TRY(attach_new(sources.data.get(), kDataDir));
+  TRY(attach_binds(spec, std::move(sources.binds)));
+  sources.binds.clear();
+  TRY(make_rootfs(spec, sources));
+  return write_bundle(spec);
+}
+
+}  // namespace temenos::keeper
