@@ -5,6 +5,11 @@
 # one program, each of whose cases is a ctest of the label `unit`.
 find_package(GTest QUIET)
 
+if(TEMENOS_FUZZ)
+  # All that the label `fuzz` runs: nothing else of the tree is built with the fuzzer's flags.
+  add_custom_target(fuzz_targets)
+endif()
+
 function(temenos_module name)
   cmake_parse_arguments(M "" "" "SOURCES;DEPS;LIBS;TESTS;TEST_DEPS;FUZZ" ${ARGN})
   add_library(temenos_${name} STATIC ${M_SOURCES})
@@ -24,11 +29,19 @@ function(temenos_module name)
       target_link_options(${target} PRIVATE -fsanitize=fuzzer)
       target_link_libraries(${target} PRIVATE temenos_${name})
       set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+      # No fuzz target without the proof that it finds something (temenos_planted_fuzz).
+      add_dependencies(fuzz_targets ${target} ${target}_planted)
     endforeach()
   endif()
 endfunction()
 
-# temenos_test(NAME LABEL … SOURCES … DEPS …): a GoogleTest program, its cases known to ctest.
+# What a box may do differs between root and an ordinary user, so tests of these labels run as both.
+set(TEMENOS_USER_LABELS integration leak)
+set(TEMENOS_TEST_USER "" CACHE STRING
+    "account that root runs integration and leak tests as, too (scripts/test sets it)")
+
+# temenos_test(NAME LABEL … SOURCES … DEPS …): a GoogleTest program, its cases known to ctest as
+# LABEL.Suite.Case and, when they run as TEMENOS_TEST_USER too, as user.LABEL.Suite.Case.
 function(temenos_test name)
   cmake_parse_arguments(T "" "LABEL;TIMEOUT" "SOURCES;DEPS;LIBS;PROPERTIES" ${ARGN})
   if(NOT T_TIMEOUT)
@@ -42,8 +55,18 @@ function(temenos_test name)
   target_link_libraries(${name} PRIVATE ${T_LIBS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   include(GoogleTest)
-  gtest_discover_tests(${name} TEST_PREFIX "${T_LABEL}." DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT} ${T_PROPERTIES})
+  set(discover DISCOVERY_TIMEOUT 60
+      PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT} ${T_PROPERTIES})
+  gtest_discover_tests(${name} TEST_PREFIX "${T_LABEL}." ${discover})
+  if(TEMENOS_TEST_USER AND T_LABEL IN_LIST TEMENOS_USER_LABELS)
+    # gtest_discover_tests reads the emulator when it is called: this second set of entries gets the
+    # launcher, and nothing else of the target does.
+    set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR
+      "${CMAKE_SOURCE_DIR}/scripts/lib/as-user;${CMAKE_BINARY_DIR};${TEMENOS_TEST_USER}")
+    gtest_discover_tests(${name} TEST_PREFIX "user.${T_LABEL}." TEST_LIST ${name}_USER_TESTS
+                         ${discover})
+    set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "")
+  endif()
 endfunction()
 
 # temenos_program(NAME DIR SOURCES … DEPS …): a program in DIR (bin or libexec/temenos).

@@ -1,0 +1,1 @@
+void f() { open(path, O_RDONLY); }

@@ -1,0 +1,4 @@
+#include <gtest/gtest.h>
+/* #include <CLI/CLI.hpp> */
+#include <nlohmann/json.hpp>
+#include <temenos/box.h>

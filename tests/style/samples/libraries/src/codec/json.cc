@@ -1,0 +1,3 @@
+#include <boost/json/value.hpp>
+#include <string>
+#include <sys/mount.h>

@@ -1,0 +1,2 @@
+#include "temenos/b.h"
+#include "base/a.h"

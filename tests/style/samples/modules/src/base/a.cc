@@ -1,0 +1,2 @@
+#include "base/a.h"
+#include "proc/a.h"

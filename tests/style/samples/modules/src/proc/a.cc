@@ -1,0 +1,4 @@
+#include "sys/a.h"
+#include "temenos/error.h"
+// #include "box/a.h"
+#include "a.h"

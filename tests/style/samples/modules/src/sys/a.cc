@@ -1,0 +1,5 @@
+#include <sys/types.h>
+
+#include "base/a.h"
+#include "codec/a.h"
+#include "proc/a.h"

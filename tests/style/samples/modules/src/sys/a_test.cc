@@ -1,0 +1,2 @@
+#include "codec/a.h"
+#include "testing/fake.h"

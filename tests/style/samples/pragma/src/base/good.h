@@ -1,0 +1,2 @@
+// About.
+#pragma once

@@ -1,0 +1,2 @@
+# shellcheck shell=bash
+printf "%s\n" $1

@@ -1,0 +1,5 @@
+// line
+// line
+// line
+// line
+// line

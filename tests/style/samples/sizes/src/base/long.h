@@ -1,0 +1,6 @@
+// line
+// line
+// line
+// line
+// line
+// line

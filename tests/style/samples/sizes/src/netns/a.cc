@@ -1,0 +1,9 @@
+// line
+// line
+// line
+// line
+// line
+// line
+// line
+// line
+// line

@@ -1,0 +1,10 @@
+// line
+// line
+// line
+// line
+// line
+// line
+// line
+// line
+// line
+// line

@@ -1,0 +1,1 @@
+void f() { umount2("/x", 0); }

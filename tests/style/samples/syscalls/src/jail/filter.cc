@@ -1,0 +1,4 @@
+int f() {
+  deny(SYS_mount);
+  return setns(fd, 0);
+}

@@ -1,0 +1,4 @@
+void f() {
+  ::mount(a, b, c, 0, nullptr);
+  syscall(SYS_openat2, 1);
+}

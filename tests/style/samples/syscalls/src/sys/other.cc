@@ -1,0 +1,3 @@
+void f() {
+  mount(a, b, c, 0, nullptr);
+}
