@@ -268,7 +268,7 @@ Result<void> write_bundle(const LaunchSpec& spec) {
       {"/dev/shm", "tmpfs", "tmpfs", {"nosuid", "nodev", "mode=1777"}},
       {"/tmp", "tmpfs", "tmpfs", {"nosuid", "nodev", "mode=1777"}},
       {"/run", "tmpfs", "tmpfs", {"nosuid", "nodev", "mode=0755"}},
-      {kBoxPrivateDir, "bind", "/box", {"bind", "ro"}},
+      {kBoxPrivateDir, "bind", "/box", {"rbind", "ro"}},
   };
   std::vector<OciMount> users;
   for (std::size_t i = 0; i < spec.binds.size(); ++i) {
@@ -316,6 +316,7 @@ Result<void> build_tree(const LaunchSpec& spec, Sources sources) {
   TRY(make_dir("/box"));
   TRY(attach_new(sources.init.get(), "/box/init"));
   TRY(make_dir(kLogDir));
+  TRY(make_dir("/tmp"));  // runsc mounts its own on it
   // Of its own, so that messages a box provokes cannot fill it.
   TRY(attach_tmpfs("/run", "4m", "0700"));
   TRY(make_dir(kRunscState, 0700));

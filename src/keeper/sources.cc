@@ -153,9 +153,11 @@ Result<Sources> clone_sources(const Launch& launch, const IdPlan& plan) {
   sources.data = TRY(clone_checked(spec.data_dir + "/box", box.get(), plan.as_root, {}));
   sources.runsc = TRY(clone_path(spec.runsc, {.read_only = true}));
   sources.init = TRY(clone_path(spec.init, {.read_only = true}));
-  for (const char* name : {"null", "zero", "full", "random", "urandom"}) {
+  std::vector<std::string> devices{"null", "zero", "full", "random", "urandom"};
+  if (spec.platform == "kvm") devices.emplace_back("kvm");
+  for (const auto& name : devices) {
     sources.devices.emplace_back(
-        name, TRY(clone_path(std::string("/dev/") + name, {.nodev = false, .recursive = false})));
+        name, TRY(clone_path("/dev/" + name, {.nodev = false, .recursive = false})));
   }
   IdMaps maps(plan.as_root);
   for (std::size_t i = 0; i < spec.binds.size(); ++i) {

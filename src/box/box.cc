@@ -1,0 +1,196 @@
+#include "box/box.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+#include "base/scope_exit.h"
+#include "base/text.h"
+#include "base/try.h"
+#include "keeper/launch_spec.h"
+#include "keeper/messages.h"
+#include "sys/file_sys.h"
+
+namespace temenos::box {
+namespace {
+
+using keeper::Message;
+
+constexpr char kBoxHome[] = "/root";
+// After its start-up time-out a keeper ends by itself; this is for a keeper that hangs.
+constexpr int kKeeperGraceMs = 70'000;
+
+Result<void> refuse_what_is_not_built(const Policy& policy) {
+  struct {
+    bool asked;
+    const char* what;
+    const char* hint;
+  } const rows[] = {
+      {policy->network == NetworkMode::kFiltered,
+       "the network mode 'filtered' (the default) is not built yet",
+       "say --no-net for a box without a network"},
+      {policy->network == NetworkMode::kNat, "the network mode 'nat' is not built yet",
+       "say --no-net for a box without a network"},
+      {policy->enforcement == Enforcement::kCooperative, "cooperative enforcement is not built yet",
+       "leave --enforcement out"},
+      {policy->scratch == Scratch::kMemory, "--scratch memory is not built yet",
+       "leave it out: what a one-shot box wrote is removed with it"},
+      {policy->project == ProjectAccess::kReview, "--review is not built yet",
+       "use --ephemeral: the project is read-only then"},
+      {policy->base != "host", "images are not built yet", "leave --image out"},
+      {policy->limits.memory_mb || policy->limits.cpus || policy->limits.cpu_seconds ||
+           policy->limits.pids || policy->limits.disk_mb || policy->limits.ttl_seconds,
+       "limits of memory, CPU, processes, disk and age are not built yet",
+       "leave them out; --timeout and --output hold"},
+      {policy->limits_mode == LimitsMode::kRequired,
+       "limits are not built yet, so they cannot be required", "leave --limits out"},
+  };
+  for (const auto& row : rows) {
+    if (row.asked) return fail(Code::kNotBuilt, row.what, row.hint);
+  }
+  return {};
+}
+
+Result<std::string> program(const HostDirs& dirs, const char* name) {
+  auto path = sys::resolve(dirs.libexec + "/" + name);
+  if (!path) {
+    return tl::make_unexpected(std::move(path).error().with_context("temenos is not installed whole").with_hint(
+        "run ./scripts/setup again"));
+  }
+  return path;
+}
+
+// The keeper gets its control socket as descriptor 3, and nothing else but 0 to 2.
+Result<sys::Process> spawn_keeper(const std::string& path, int control) {
+  UniqueFd pidfd;
+  const pid_t pid = TRY(sys::raw_fork(0, &pidfd));
+  if (pid == 0) {
+    setpgid(0, 0);  // a Ctrl-C is for the command in the box, not for the keeper
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int copy = fcntl(control, F_DUPFD_CLOEXEC, 10);
+    if (dup2(copy, 3) < 0) _exit(125);
+    for (const int fd : {0, 1, 2}) dup2(null, fd);
+    (void)sys::close_on_exec_from(4);
+    char name[] = "temenos-keeper";
+    char* const argv[] = {name, nullptr};
+    char search[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+    char* const environment[] = {search, nullptr};
+    execve(path.c_str(), argv, environment);
+    _exit(125);
+  }
+  return sys::Process(pid, std::move(pidfd));
+}
+
+}  // namespace
+
+Result<Box> Box::start(const Policy& policy, const HostDirs& dirs, const StartOptions& options) {
+  TRY(refuse_what_is_not_built(policy));
+  Box box;
+  box.dirs_ = dirs;
+  box.mounts_ = TRY(resolve_mounts(policy, options.project_dir, dirs));
+  box.warnings_ = box.mounts_.warnings;
+  if (policy->network == NetworkMode::kHost) {
+    box.warnings_.emplace_back("the box has the host's network, unfiltered");
+  }
+  box.env_ = policy->env;
+  box.default_directory_ = options.project_dir.empty() ? kBoxHome : options.project_dir;
+  box.data_ = TRY(make_temporary_data_dir(dirs));
+  auto launched = box.launch(policy, dirs, options);
+  if (!launched) {
+    (void)box.stop();
+    return tl::make_unexpected(std::move(launched).error().with_context("cannot start the box"));
+  }
+  return box;
+}
+
+Result<void> Box::launch(const Policy& policy, const HostDirs& dirs, const StartOptions& options) {
+  keeper::Launch launch;
+  keeper::LaunchSpec& spec = launch.spec;
+  spec.hostname = "temenos";
+  spec.platform = options.platform;
+  spec.host_network = policy->network == NetworkMode::kHost;
+  spec.runsc = options.runsc;
+  spec.init = TRY(program(dirs, "temenos-init"));
+  spec.session = TRY(program(dirs, "temenos-session"));
+  spec.data_dir = data_.path;
+  spec.binds = mounts_.binds;
+  spec.memory = mounts_.memory;
+  spec.start_timeout_s = options.start_timeout_s;
+  auto duplicate = [](int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 3)); };
+  launch.data_dir = duplicate(data_.directory.get());
+  launch.lock = duplicate(data_.lock.get());
+  for (const auto& source : mounts_.sources) launch.sources.push_back(duplicate(source.get()));
+  auto [client_here, client_there] = TRY(sys::socket_pair(SOCK_STREAM));
+  launch.client = std::move(client_there);
+  auto [control_here, control_there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
+  keeper_ = TRY(spawn_keeper(TRY(program(dirs, "temenos-keeper")), control_there.get()));
+  control_there.reset();
+  control_ = std::move(control_here);
+  TRY(keeper::send_launch(control_.get(), launch));
+  launch = {};
+  const auto message = keeper::receive_message(control_.get());
+  if (!message) return fail(Code::kBoxDied, "its keeper was killed", "try again");
+  if (message->kind != Message::kReady) return tl::make_unexpected(keeper::to_error(*message));
+  session_ = std::make_unique<SessionClient>(std::move(client_here));
+  return {};
+}
+
+std::vector<std::pair<std::string, std::string>> Box::environment() const {
+  std::map<std::string, std::string> all{
+      {"HOME", kBoxHome},
+      {"LANG", "C.UTF-8"},
+      {"LOGNAME", "root"},
+      {"PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+      {"SHELL", "/bin/bash"},
+      {"TEMENOS", "1"},
+      {"TMPDIR", "/tmp"},
+      {"TMPPREFIX", "/tmp/zsh"},
+      {"USER", "root"},
+  };
+  for (const auto& [name, value] : env_) all[name] = value;
+  return {all.begin(), all.end()};
+}
+
+Result<std::vector<NewAutoexec>> Box::new_autoexec() const {
+  std::vector<NewAutoexec> out;
+  for (const auto& watched : mounts_.watched) {
+    const auto after = TRY(scan_autoexec(watched.directory));
+    for (const auto& [path, found] : box::new_autoexec(watched.before, after)) {
+      out.push_back({watched.source + "/" + path, found.reason});
+    }
+  }
+  return out;
+}
+
+Error Box::end_reason(int timeout_ms) {
+  Error error;
+  error.code = Code::kBoxDied;
+  error.what = "the keeper of the box was killed";
+  pollfd fd{control_.get(), POLLIN, 0};
+  if (!control_ || poll(&fd, 1, timeout_ms) <= 0) return error;
+  const auto message = keeper::receive_message(control_.get());
+  return message ? keeper::to_error(*message) : error;
+}
+
+Result<void> Box::stop() {
+  if (!data_.directory) return {};
+  session_.reset();
+  if (keeper_) {
+    Message stop;
+    stop.kind = Message::kStop;
+    (void)keeper::send_message(control_.get(), stop);
+    pollfd fd{keeper_.pidfd(), POLLIN, 0};
+    if (poll(&fd, 1, kKeeperGraceMs) <= 0) keeper_.send(SIGKILL);
+    keeper_.wait();
+  }
+  mounts_ = {};
+  return remove_data_dir(dirs_, std::move(data_));
+}
+
+Box::~Box() { (void)stop(); }
+
+}  // namespace temenos::box

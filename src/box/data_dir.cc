@@ -1,0 +1,98 @@
+#include "box/data_dir.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "keeper/keeper.h"
+#include "sys/file_sys.h"
+
+namespace temenos::box {
+namespace {
+
+constexpr char kRunDir[] = "run";
+constexpr char kDiskHint[] = "free some disk space, or set XDG_DATA_HOME to a directory with room";
+constexpr std::size_t kMaxLeft = 10'000;
+
+Result<UniqueFd> open_run_dir(const HostDirs& dirs) {
+  const UniqueFd data(open(dirs.data.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!data) return fail_errno(errno, "opening " + escape(dirs.data));
+  auto run = sys::make_directories(data.get(), kRunDir, 0700);
+  if (!run) {
+    return tl::make_unexpected(
+        std::move(run).error().with_context("cannot use " + escape(dirs.data)).with_hint(kDiskHint));
+  }
+  return run;
+}
+
+Result<void> remove_locked(int run, DataDir& dir) {
+  TRY(keeper::remove_box(dir.directory.get(), keeper::plan_ids()));
+  if (unlinkat(dir.directory.get(), "lock", 0) != 0 && errno != ENOENT) {
+    return fail_errno(errno, "removing a box's lock");
+  }
+  if (unlinkat(run, dir.id.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+    return fail_errno(errno, "removing " + escape(dir.path));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<DataDir> make_temporary_data_dir(const HostDirs& dirs) {
+  const UniqueFd run = TRY(open_run_dir(dirs));
+  DataDir dir;
+  dir.id = random_hex(8);
+  dir.path = dirs.data + "/" + kRunDir + "/" + dir.id;
+  if (mkdirat(run.get(), dir.id.c_str(), 0700) != 0) {
+    return fail_errno(errno, "cannot make " + escape(dir.path), kDiskHint);
+  }
+  dir.directory = TRY(sys::open_beneath(run.get(), dir.id, O_PATH | O_DIRECTORY));
+  auto lock = sys::open_beneath(dir.directory.get(), "lock", O_RDONLY | O_CREAT | O_EXCL, 0600);
+  if (!lock || flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
+    const int err = lock ? errno : lock.error().sys_errno;
+    unlinkat(dir.directory.get(), "lock", 0);
+    unlinkat(run.get(), dir.id.c_str(), AT_REMOVEDIR);
+    return fail_errno(err, "cannot make the lock of a box", kDiskHint);
+  }
+  dir.lock = std::move(*lock);
+  return dir;
+}
+
+Result<void> remove_data_dir(const HostDirs& dirs, DataDir dir) {
+  const UniqueFd run = TRY(open_run_dir(dirs));
+  return remove_locked(run.get(), dir);
+}
+
+int sweep_temporary_data_dirs(const HostDirs& dirs) {
+  const auto run = open_run_dir(dirs);
+  if (!run) return 0;
+  const auto names = sys::list_names(run->get(), kMaxLeft);
+  if (!names) return 0;
+  int removed = 0;
+  for (const auto& name : *names) {
+    DataDir dir;
+    dir.id = name;
+    dir.path = dirs.data + "/" + kRunDir + "/" + name;
+    auto directory = sys::open_beneath(run->get(), name, O_PATH | O_DIRECTORY);
+    if (!directory) continue;
+    dir.directory = std::move(*directory);
+    auto lock = sys::open_beneath(dir.directory.get(), "lock", O_RDONLY);
+    if (lock) {
+      if (flock(lock->get(), LOCK_EX | LOCK_NB) != 0) continue;
+      dir.lock = std::move(*lock);
+    } else {
+      // Between mkdir and lock for a moment; older than a minute, its maker is gone.
+      struct stat st {};
+      if (fstat(dir.directory.get(), &st) != 0 || time(nullptr) - st.st_mtime < 60) continue;
+    }
+    if (remove_locked(run->get(), dir)) ++removed;
+  }
+  return removed;
+}
+
+}  // namespace temenos::box

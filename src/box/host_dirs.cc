@@ -1,0 +1,115 @@
+#include "box/host_dirs.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "sys/file_sys.h"
+
+namespace temenos::box {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = getenv(name);
+  // The specification: a relative path is to be ignored.
+  return value != nullptr && value[0] == '/' ? value : "";
+}
+
+Result<std::string> make_private(const std::string& path) {
+  // The parents may hold symlinks of the user's own; from here on the real path counts.
+  const auto slash = path.rfind('/');
+  const std::string parent = path.substr(0, slash);
+  if (access(parent.c_str(), F_OK) != 0) {
+    for (auto at = parent.find('/', 1);; at = parent.find('/', at + 1)) {
+      const std::string level = parent.substr(0, at);
+      if (mkdir(level.c_str(), 0700) != 0 && errno != EEXIST && access(level.c_str(), F_OK) != 0) {
+        return fail_errno(errno, "cannot make " + escape(level),
+                          "make it, or point XDG_DATA_HOME, XDG_CONFIG_HOME and XDG_CACHE_HOME to "
+                          "directories you can write in");
+      }
+      if (at == std::string::npos) break;
+    }
+  }
+  const std::string real = TRY(sys::resolve(parent)) + path.substr(slash);
+  if (mkdir(real.c_str(), 0700) != 0 && errno != EEXIST) {
+    return fail_errno(errno, "cannot make " + escape(real), "make it, or free some disk space");
+  }
+  struct stat st {};
+  if (lstat(real.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid()) {
+    return fail(Code::kPermissionDenied, escape(real) + " is not a directory of this user",
+                "move it away");
+  }
+  if ((st.st_mode & 077) != 0 && chmod(real.c_str(), 0700) != 0) {
+    return fail_errno(errno, "cannot make " + escape(real) + " private");
+  }
+  return real;
+}
+
+}  // namespace
+
+std::string home_directory() {
+  std::string home = variable("HOME");
+  if (home.empty()) {
+    const passwd* user = getpwuid(geteuid());
+    if (user != nullptr && user->pw_dir[0] == '/') home = user->pw_dir;
+  }
+  while (home.size() > 1 && home.back() == '/') home.pop_back();
+  return home;
+}
+
+bool is_at_or_below(const std::string& path, const std::string& directory) {
+  if (directory == "/") return true;
+  return path.compare(0, directory.size(), directory) == 0 &&
+         (path.size() == directory.size() || path[directory.size()] == '/');
+}
+
+std::vector<std::string> HostDirs::own() const {
+  std::vector<std::string> out{data, config, cache, libexec};
+  if (!runtime.empty()) out.push_back(runtime);
+  return out;
+}
+
+Result<HostDirs> host_dirs() {
+  const std::string home = home_directory();
+  auto base = [&home](const char* name, const char* below_home) {
+    const std::string set = variable(name);
+    if (!set.empty()) return set;
+    return home.empty() ? std::string() : home + below_home;
+  };
+  HostDirs dirs;
+  struct {
+    const char* name;
+    const char* below_home;
+    std::string* out;
+  } rows[] = {{"XDG_DATA_HOME", "/.local/share", &dirs.data},
+              {"XDG_CONFIG_HOME", "/.config", &dirs.config},
+              {"XDG_CACHE_HOME", "/.cache", &dirs.cache}};
+  for (auto& row : rows) {
+    const std::string path = base(row.name, row.below_home);
+    if (path.empty()) {
+      return fail(Code::kUnsupported, "this user has no home directory",
+                  std::string("set HOME or ") + row.name);
+    }
+    *row.out = TRY(make_private(path + "/temenos"));
+  }
+  const std::string runtime = variable("XDG_RUNTIME_DIR");
+  if (!runtime.empty() && access(runtime.c_str(), F_OK) == 0) {
+    dirs.runtime = TRY(sys::resolve(runtime)) + "/temenos";
+  }
+  char exe[PATH_MAX];
+  const ssize_t n = readlink("/proc/self/exe", exe, sizeof exe);
+  if (n <= 0) return fail_errno(errno, "cannot find the running program", "mount /proc");
+  dirs.program = std::string(exe, static_cast<std::size_t>(n));
+  const std::string bin = dirs.program.substr(0, dirs.program.rfind('/'));
+  const std::string prefix = bin.substr(0, bin.rfind('/'));
+  dirs.libexec = prefix + "/libexec/temenos";
+  return dirs;
+}
+
+}  // namespace temenos::box

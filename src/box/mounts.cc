@@ -1,0 +1,200 @@
+#include "box/mounts.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <set>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "sys/file_sys.h"
+
+namespace temenos::box {
+namespace {
+
+struct Opened {
+  std::string path;  // real
+  UniqueFd fd;
+};
+
+Result<Opened> open_source(const std::string& path) {
+  auto real = sys::resolve(path);
+  if (!real) {
+    return tl::make_unexpected(
+        std::move(real).error().with_context("cannot mount").with_hint("give a path that exists"));
+  }
+  Opened opened{*real, TRY(sys::open_canonical(*real))};
+  return opened;
+}
+
+// A volume's directory: made below allowed_root where asked, and in it by the kernel's own walk.
+Result<Opened> open_volume(const DiskVolume& volume) {
+  const std::string wanted = volume.host_dir;
+  if (volume.allowed_root.empty()) {
+    if (volume.create) {
+      auto made = sys::make_directories(wanted, 0755);
+      if (!made && made.error().sys_errno == ELOOP) return open_source(wanted);
+      if (!made) {
+        return tl::make_unexpected(std::move(made).error().with_hint("make the directory yourself"));
+      }
+    }
+    return open_source(wanted);
+  }
+  const Opened root = TRY(open_source(volume.allowed_root));
+  // What the user wrote may pass through symlinks above the root; below it none is allowed.
+  std::string inside;
+  for (const std::string& prefix : {volume.allowed_root, root.path}) {
+    if (is_at_or_below(wanted, prefix)) {
+      inside = wanted.size() == prefix.size() ? "." : wanted.substr(prefix.size() + 1);
+      break;
+    }
+  }
+  if (inside.empty()) {
+    return fail(Code::kPolicyViolation,
+                "the volume " + escape(wanted) + " is not below its allowed root " +
+                    escape(volume.allowed_root),
+                "choose a directory below it");
+  }
+  auto fd = volume.create ? sys::make_directories(root.fd.get(), inside, 0755)
+                          : sys::open_beneath(root.fd.get(), inside, O_PATH | O_DIRECTORY);
+  if (!fd) {
+    const bool link = fd.error().sys_errno == ELOOP || fd.error().sys_errno == EXDEV;
+    return tl::make_unexpected(
+        std::move(fd).error().with_context("the volume " + escape(wanted)).with_hint(
+            link ? "below its allowed root a volume's path may have no symlink in it"
+                 : "make the directory, or let the volume be created"));
+  }
+  return Opened{inside == "." ? root.path : root.path + "/" + inside, std::move(*fd)};
+}
+
+std::set<std::string> home_directories() {
+  std::set<std::string> homes{home_directory()};
+  setpwent();
+  while (const passwd* user = getpwent()) {
+    // System accounts have homes such as / or /usr/sbin, which nobody keeps secrets in.
+    if (user->pw_uid != 0 && user->pw_uid < 1000) continue;
+    if (user->pw_uid >= 65534) continue;
+    homes.insert(user->pw_dir);
+  }
+  endpwent();
+  std::set<std::string> real;
+  for (const auto& home : homes) {
+    const auto path = sys::resolve(home);
+    if (path && *path != "/") real.insert(*path);
+  }
+  return real;
+}
+
+Result<void> check_home(const std::string& source, const Policy& policy) {
+  if (policy->allowed.home_bind) return {};
+  for (const auto& home : home_directories()) {
+    if (!is_at_or_below(home, source)) continue;
+    return fail(Code::kPolicyViolation,
+                escape(source) + (source == home ? " is a home directory" : " holds a home directory") +
+                    ", with its keys and logins",
+                "mount the directory that is needed, or name the risk with --allow-danger home-bind");
+  }
+  return {};
+}
+
+std::string below(const std::string& path, const std::string& directory) {
+  return directory == "/" ? path.substr(1) : path.substr(directory.size() + 1);
+}
+
+class Resolver {
+ public:
+  Resolver(const Policy& policy, const HostDirs& dirs) : policy_(policy), dirs_(dirs) {}
+
+  Result<void> add(Opened opened, const std::string& target, bool writable) {
+    TRY(check_home(opened.path, policy_));
+    keeper::BindSpec bind{opened.path, target, writable, {}, {}};
+    TRY(hide_own(opened, bind));
+    if (writable && S_ISDIR(TRY(sys::stat_fd(opened.fd.get())).st_mode)) TRY(watch(opened, bind));
+    out_.binds.push_back(std::move(bind));
+    out_.sources.push_back(std::move(opened.fd));
+    return {};
+  }
+  Mounts& out() { return out_; }
+
+ private:
+  // temenos' own state and programs: nothing that a box could read, or write for the host to obey.
+  Result<void> hide_own(const Opened& opened, keeper::BindSpec& bind) const {
+    for (const auto& own : dirs_.own()) {
+      if (is_at_or_below(opened.path, own)) {
+        return fail(Code::kPolicyViolation, escape(opened.path) + " belongs to temenos itself",
+                    "mount another directory");
+      }
+      if (!is_at_or_below(own, opened.path) || access(own.c_str(), F_OK) != 0) continue;
+      bind.hidden.push_back(below(own, opened.path));
+    }
+    if (bind.writable && is_at_or_below(dirs_.program, opened.path) && dirs_.program != opened.path) {
+      bind.protected_paths.push_back(below(dirs_.program, opened.path));
+    }
+    return {};
+  }
+
+  Result<void> watch(const Opened& opened, keeper::BindSpec& bind) {
+    if (policy_->allowed.autoexec) {
+      out_.warnings.push_back("files that host programs run by themselves are writable in " +
+                              escape(opened.path) + " (--allow-danger autoexec)");
+      return {};
+    }
+    WatchedBind watched{opened.path, opened.fd.get(), {}};
+    watched.before = TRY(scan_autoexec(opened.fd.get()));
+    if (!watched.before.complete) {
+      out_.warnings.push_back(escape(opened.path) +
+                              " is too large to look for every file that host programs run by themselves; "
+                              "what lies deep in it is not protected");
+    }
+    for (const auto& [path, found] : watched.before.found) {
+      if (!found.symlink) {
+        bind.protected_paths.push_back(path);
+        continue;
+      }
+      // A symlink cannot be a mount point; what it leads to can, if the box could write there at all.
+      const auto real = sys::resolve(opened.path + "/" + path);
+      if (real && is_at_or_below(*real, opened.path) && *real != opened.path) {
+        bind.protected_paths.push_back(below(*real, opened.path));
+      }
+    }
+    out_.watched.push_back(std::move(watched));
+    return {};
+  }
+
+  const Policy& policy_;
+  const HostDirs& dirs_;
+  Mounts out_;
+};
+
+}  // namespace
+
+Result<Mounts> resolve_mounts(const Policy& policy, const std::string& project_dir,
+                              const HostDirs& dirs) {
+  Resolver resolver(policy, dirs);
+  if (!project_dir.empty()) {
+    TRY(resolver.add(TRY(open_source(project_dir)), project_dir,
+                     policy->project == ProjectAccess::kWrite));
+  }
+  for (const auto& mount : policy->mounts) {
+    TRY(resolver.add(TRY(open_source(mount.source)), mount.target, mount.access == Access::kWrite));
+  }
+  for (const auto& volume : policy->volumes) {
+    if (const auto* memory = std::get_if<MemoryVolume>(&volume.volume)) {
+      resolver.out().memory.push_back({volume.target, static_cast<std::uint64_t>(memory->size_mb)});
+      continue;
+    }
+    TRY(resolver.add(TRY(open_volume(std::get<DiskVolume>(volume.volume))), volume.target,
+                     volume.access == Access::kWrite));
+  }
+  for (const auto& secret : policy->secret_files) {
+    TRY(resolver.add(TRY(open_source(secret.source)), secret.target, false));
+  }
+  return std::move(resolver.out());
+}
+
+}  // namespace temenos::box
