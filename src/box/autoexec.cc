@@ -29,8 +29,10 @@ namespace {
 // 200,000 names take about 0.1 s; a tree beyond that is said to have been looked at in part.
 constexpr std::size_t kMaxNames = 200'000;
 constexpr std::size_t kMaxDepth = 24;
-// Trees of tools' own that hold very many files; a nested repository in them is seen by nobody's prompt.
-const std::set<std::string> kNotEntered = {"node_modules", "objects", ".venv", "__pycache__", "target"};
+// Trees of tools' own that hold very many files; a nested repository in them is seen by nobody's
+// prompt.
+const std::set<std::string> kNotEntered = {"node_modules", "objects", ".venv", "__pycache__",
+                                           "target"};
 
 struct Entry {
   std::string name;
@@ -56,8 +58,8 @@ Result<std::vector<Entry>> read_entries(int root, const std::string& path, std::
   return entries;
 }
 
-// Where git would take a directory for a repository (gitrepository-layout(5)): a HEAD, and either its own
-// objects and refs or the name of a directory that has them.
+// Where git would take a directory for a repository (gitrepository-layout(5)): a HEAD, and either
+// its own objects and refs or the name of a directory that has them.
 bool is_git_directory(const std::vector<Entry>& entries) {
   bool head = false;
   bool objects = false;
@@ -74,13 +76,13 @@ bool is_git_directory(const std::vector<Entry>& entries) {
 
 std::string read_link(int root, const std::string& path) {
   const auto slash = path.rfind('/');
-  const auto parent = sys::open_beneath(root, slash == std::string::npos ? "." : path.substr(0, slash),
-                                        O_PATH | O_DIRECTORY);
+  const auto parent = sys::open_beneath(
+      root, slash == std::string::npos ? "." : path.substr(0, slash), O_PATH | O_DIRECTORY);
   if (!parent) return "";
   char target[PATH_MAX];
   const ssize_t n =
-      readlinkat(parent->get(), path.substr(slash == std::string::npos ? 0 : slash + 1).c_str(), target,
-                 sizeof target);
+      readlinkat(parent->get(), path.substr(slash == std::string::npos ? 0 : slash + 1).c_str(),
+                 target, sizeof target);
   return n > 0 ? std::string(target, static_cast<std::size_t>(n)) : "";
 }
 
@@ -114,7 +116,8 @@ const std::vector<AutoexecRule>& autoexec_rules() {
       const auto name_at = line.find_first_not_of(' ', word_end);
       word_end = line.find(' ', name_at);
       const auto reason_at = line.find_first_not_of(' ', word_end);
-      out.push_back({kind == "gitdir", line.substr(name_at, word_end - name_at), line.substr(reason_at)});
+      out.push_back(
+          {kind == "gitdir", line.substr(name_at, word_end - name_at), line.substr(reason_at)});
     }
     return out;
   }();
@@ -151,7 +154,8 @@ Result<AutoexecScan> scan_autoexec(int directory) {
         scan.complete = false;
         continue;
       }
-      pending.push_back({next.path == "." ? entry.name : next.path + "/" + entry.name, next.depth + 1});
+      pending.push_back(
+          {next.path == "." ? entry.name : next.path + "/" + entry.name, next.depth + 1});
     }
   }
   return scan;
@@ -163,7 +167,8 @@ std::map<std::string, AutoexecScan::Found> new_autoexec(const AutoexecScan& befo
   for (const auto& [path, found] : after.found) {
     const auto old = before.found.find(path);
     if (old != before.found.end() && old->second == found) continue;
-    // What lies in a directory that is new itself, or that was protected whole, needs no line of its own.
+    // What lies in a directory that is new itself, or that was protected whole, needs no line of
+    // its own.
     bool covered = false;
     for (auto at = path.find('/'); at != std::string::npos; at = path.find('/', at + 1)) {
       covered |= after.found.contains(path.substr(0, at));

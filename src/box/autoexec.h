@@ -1,8 +1,9 @@
-// What host programs run by themselves in a directory that a box may write: found before a box starts, so that
-// it can be made read-only, and again afterwards, so that what is new is reported.
+// What host programs run by themselves in a directory that a box may write: found before a box
+// starts, so that it can be made read-only, and again afterwards, so that what is new is reported.
 //
-// It reads names and kinds only, below one directory, never through a symlink, and runs nothing. The names
-// come from a hostile tree: the walk is bounded, and what it returns must be escaped to be printed.
+// It reads names and kinds only, below one directory, never through a symlink, and runs nothing.
+// The names come from a hostile tree: the walk is bounded, and what it returns must be escaped to
+// be printed.
 #pragma once
 
 #include <map>

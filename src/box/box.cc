@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 
 #include "base/scope_exit.h"
 #include "base/text.h"
@@ -14,6 +15,7 @@
 #include "keeper/launch_spec.h"
 #include "keeper/messages.h"
 #include "sys/file_sys.h"
+#include "temenos/policy_builder.h"
 
 namespace temenos::box {
 namespace {
@@ -21,6 +23,13 @@ namespace {
 using keeper::Message;
 
 constexpr char kBoxHome[] = "/root";
+// Fifty processes, and data through the socket both ways: what a platform that only seems to work
+// fails at.
+constexpr char kTrialScript[] =
+    "i=0; while [ $i -lt 50 ]; do /bin/true || exit 1; i=$((i+1)); done; head -c 262144 /dev/zero";
+constexpr std::size_t kTrialBytes = 262144;
+constexpr unsigned kTrialStartSeconds = 6;
+constexpr int kTrialSeconds = 15;
 // After its start-up time-out a keeper ends by itself; this is for a keeper that hangs.
 constexpr int kKeeperGraceMs = 70'000;
 
@@ -58,8 +67,10 @@ Result<void> refuse_what_is_not_built(const Policy& policy) {
 Result<std::string> program(const HostDirs& dirs, const char* name) {
   auto path = sys::resolve(dirs.libexec + "/" + name);
   if (!path) {
-    return tl::make_unexpected(std::move(path).error().with_context("temenos is not installed whole").with_hint(
-        "run ./scripts/setup again"));
+    return tl::make_unexpected(std::move(path)
+                                   .error()
+                                   .with_context("temenos is not installed whole")
+                                   .with_hint("run ./scripts/setup again"));
   }
   return path;
 }
@@ -135,11 +146,11 @@ Result<void> Box::launch(const Policy& policy, const HostDirs& dirs, const Start
   const auto message = keeper::receive_message(control_.get());
   if (!message) return fail(Code::kBoxDied, "its keeper was killed", "try again");
   if (message->kind != Message::kReady) return tl::make_unexpected(keeper::to_error(*message));
-  session_ = std::make_unique<SessionClient>(std::move(client_here));
+  session_ = std::make_unique<SessionClient>(TRY(SessionClient::connect(std::move(client_here))));
   return {};
 }
 
-std::vector<std::pair<std::string, std::string>> Box::environment() const {
+std::vector<std::string> Box::environment(const std::map<std::string, std::string>& extra) const {
   std::map<std::string, std::string> all{
       {"HOME", kBoxHome},
       {"LANG", "C.UTF-8"},
@@ -152,7 +163,10 @@ std::vector<std::pair<std::string, std::string>> Box::environment() const {
       {"USER", "root"},
   };
   for (const auto& [name, value] : env_) all[name] = value;
-  return {all.begin(), all.end()};
+  for (const auto& [name, value] : extra) all[name] = value;
+  std::vector<std::string> out;
+  for (const auto& [name, value] : all) out.push_back(name + "=" + value);
+  return out;
 }
 
 Result<std::vector<NewAutoexec>> Box::new_autoexec() const {
@@ -166,14 +180,17 @@ Result<std::vector<NewAutoexec>> Box::new_autoexec() const {
   return out;
 }
 
-Error Box::end_reason(int timeout_ms) {
-  Error error;
-  error.code = Code::kBoxDied;
-  error.what = "the keeper of the box was killed";
+Error Box::explain(const Error& error) {
+  if (error.code != Code::kBoxDied && error.code != Code::kProtocol) return error;
+  // The session only sees that the box is gone; the keeper knows why, and says so as its last word.
   pollfd fd{control_.get(), POLLIN, 0};
-  if (!control_ || poll(&fd, 1, timeout_ms) <= 0) return error;
+  if (!control_ || poll(&fd, 1, kKeeperGraceMs) <= 0) return error;
   const auto message = keeper::receive_message(control_.get());
-  return message ? keeper::to_error(*message) : error;
+  Error reason;
+  reason.code = Code::kBoxDied;
+  reason.what = "the keeper of the box was killed";
+  reason.hint = "start it again";
+  return message ? keeper::to_error(*message) : reason;
 }
 
 Result<void> Box::stop() {
@@ -192,5 +209,37 @@ Result<void> Box::stop() {
 }
 
 Box::~Box() { (void)stop(); }
+
+PlatformTrial try_platform(const HostDirs& dirs, const gvisor::Runsc& runsc,
+                           const std::string& name) {
+  PlatformTrial trial;
+  trial.name = name;
+  const auto begin = std::chrono::steady_clock::now();
+  auto attempt = [&]() -> Result<void> {
+    const auto policy = TRY(Policy::Builder().network(NetworkMode::kNone).build());
+    StartOptions options;
+    options.runsc = runsc.path;
+    options.platform = name;
+    options.start_timeout_s = kTrialStartSeconds;
+    auto box = TRY(Box::start(policy, dirs, options));
+    ExecRequest request;
+    request.argv = {"/bin/sh", "-c", kTrialScript};
+    request.env = box.environment();
+    request.timeout = std::chrono::seconds(kTrialSeconds);
+    const auto result = box.session().exec(request);
+    if (!result) return tl::make_unexpected(box.explain(result.error()));
+    if (result->timed_out) return fail(Code::kTimedOut, "the workload did not end in time");
+    if (result->exit_code != 0 || result->stdout_data.size() != kTrialBytes) {
+      return fail(Code::kBoxDied, "the workload failed: " + result->stderr_data);
+    }
+    return box.stop();
+  };
+  const auto done = attempt();
+  const auto spent = std::chrono::steady_clock::now() - begin;
+  trial.ms = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(spent).count());
+  trial.ok = done.has_value();
+  if (!done) trial.why = done.error().to_string();
+  return trial;
+}
 
 }  // namespace temenos::box

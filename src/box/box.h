@@ -1,10 +1,11 @@
 // A box: what the library offers to run untrusted code in.
 //
-// Starting one starts its keeper, which starts everything else (ARCHITECTURE.md, "Processes"). The box lives as
-// long as this object: when it is destroyed, or its process dies, the box ends and leaves nothing.
-// It trusts the policy and the caller; it trusts nothing that comes out of the box.
+// Starting one starts its keeper, which starts everything else (ARCHITECTURE.md, "Processes"). The
+// box lives as long as this object: when it is destroyed, or its process dies, the box ends and
+// leaves nothing. It trusts the policy and the caller; it trusts nothing that comes out of the box.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/unique_fd.h"
 #include "box/data_dir.h"
 #include "box/host_dirs.h"
+#include "box/host_probe.h"
 #include "box/mounts.h"
 #include "box/session_client.h"
 #include "sys/process_sys.h"
@@ -21,15 +23,15 @@
 namespace temenos::box {
 
 struct StartOptions {
-  std::string project_dir;         // mounted when not empty; absolute, no symlink in it
-  std::string runsc;               // absolute
-  std::string platform;            // "systrap", "ptrace", "kvm"
+  std::string project_dir;  // mounted when not empty; absolute, no symlink in it
+  std::string runsc;        // absolute
+  std::string platform;     // "systrap", "ptrace", "kvm"
   unsigned start_timeout_s = 30;
 };
 
 // Files that host programs run by themselves and that appeared while a box could write there.
 struct NewAutoexec {
-  std::string path;    // on the host
+  std::string path;  // on the host
   std::string reason;
 };
 
@@ -44,20 +46,19 @@ class Box {
 
   SessionClient& session() { return *session_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
-  // The environment of every command: the box's defaults, then the policy's.
-  std::vector<std::pair<std::string, std::string>> environment() const;
+  // The environment of a command, as "K=V": the box's defaults, then the policy's, then `extra`.
+  std::vector<std::string> environment(const std::map<std::string, std::string>& extra = {}) const;
   // The directory of a command that names none: the project, else the home directory in the box.
   const std::string& default_directory() const { return default_directory_; }
 
   // Looks at the writable mounts again.
   Result<std::vector<NewAutoexec>> new_autoexec() const;
 
-  // Ends the box and waits until its last process and file is gone. When the box had ended by itself, the
-  // error says why.
+  // Ends the box and waits until its last process and file is gone.
   Result<void> stop();
 
-  // Why the box ended, if it has; waits up to `timeout_ms` for the keeper's word.
-  Error end_reason(int timeout_ms);
+  // The error of a call to session(), or, when that says that the box is gone, the reason why.
+  Error explain(const Error& error);
 
  private:
   Box() = default;
@@ -75,6 +76,7 @@ class Box {
 };
 
 // Tries a platform with a small workload: 50 processes and data through the socket (host_probe.h).
-PlatformTrial try_platform(const HostDirs& dirs, const gvisor::Runsc& runsc, const std::string& name);
+PlatformTrial try_platform(const HostDirs& dirs, const gvisor::Runsc& runsc,
+                           const std::string& name);
 
 }  // namespace temenos::box

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
 
 #include "base/text.h"
 #include "base/try.h"
@@ -24,8 +25,10 @@ Result<UniqueFd> open_run_dir(const HostDirs& dirs) {
   if (!data) return fail_errno(errno, "opening " + escape(dirs.data));
   auto run = sys::make_directories(data.get(), kRunDir, 0700);
   if (!run) {
-    return tl::make_unexpected(
-        std::move(run).error().with_context("cannot use " + escape(dirs.data)).with_hint(kDiskHint));
+    return tl::make_unexpected(std::move(run)
+                                   .error()
+                                   .with_context("cannot use " + escape(dirs.data))
+                                   .with_hint(kDiskHint));
   }
   return run;
 }
@@ -87,7 +90,7 @@ int sweep_temporary_data_dirs(const HostDirs& dirs) {
       dir.lock = std::move(*lock);
     } else {
       // Between mkdir and lock for a moment; older than a minute, its maker is gone.
-      struct stat st {};
+      struct stat st{};
       if (fstat(dir.directory.get(), &st) != 0 || time(nullptr) - st.st_mtime < 60) continue;
     }
     if (remove_locked(run->get(), dir)) ++removed;

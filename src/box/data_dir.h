@@ -25,8 +25,8 @@ Result<DataDir> make_temporary_data_dir(const HostDirs& dirs);
 // Removes what is left of it: the caller holds the lock.
 Result<void> remove_data_dir(const HostDirs& dirs, DataDir dir);
 
-// Removes the directories of boxes whose every process is gone (their lock is free): what was left when keeper
-// and caller were both killed. Returns how many.
+// Removes the directories of boxes whose every process is gone (their lock is free): what was left
+// when keeper and caller were both killed. Returns how many.
 int sweep_temporary_data_dirs(const HostDirs& dirs);
 
 }  // namespace temenos::box

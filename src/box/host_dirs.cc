@@ -40,7 +40,7 @@ Result<std::string> make_private(const std::string& path) {
   if (mkdir(real.c_str(), 0700) != 0 && errno != EEXIST) {
     return fail_errno(errno, "cannot make " + escape(real), "make it, or free some disk space");
   }
-  struct stat st {};
+  struct stat st{};
   if (lstat(real.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid()) {
     return fail(Code::kPermissionDenied, escape(real) + " is not a directory of this user",
                 "move it away");

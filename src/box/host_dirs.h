@@ -1,5 +1,5 @@
-// Where temenos keeps what is its own on the host (XDG Base Directory Specification), and where its programs
-// lie. All of it is hidden from every box, whatever is mounted.
+// Where temenos keeps what is its own on the host (XDG Base Directory Specification), and where its
+// programs lie. All of it is hidden from every box, whatever is mounted.
 #pragma once
 
 #include <string>
@@ -20,7 +20,8 @@ struct HostDirs {
   std::vector<std::string> own() const;  // those directories that a box must never see
 };
 
-// For the calling user; makes data, config and cache (0700) where missing. Paths have no symlink in them.
+// For the calling user; makes data, config and cache (0700) where missing. Paths have no symlink in
+// them.
 Result<HostDirs> host_dirs();
 
 // The user's home: $HOME, else the one in passwd. Empty when there is none.

@@ -60,8 +60,8 @@ Result<HostProbe> parse_cache(const std::string& text, const std::string& key) {
 void write_cache(const HostProbe& probe, const HostDirs& dirs) {
   json::array platforms;
   for (const auto& trial : probe.platforms) {
-    platforms.push_back(json::object{
-        {"name", trial.name}, {"ok", trial.ok}, {"ms", trial.ms}, {"why", escape(trial.why)}});
+    platforms.push_back(
+        json::object{{"name", trial.name}, {"ok", trial.ok}, {"ms", trial.ms}, {"why", trial.why}});
   }
   const std::string text = serialize_json(json::object{{"key", host_key(probe.runsc.identity)},
                                                        {"path", probe.runsc.path},
@@ -84,16 +84,21 @@ void sort_best_first(std::vector<PlatformTrial>& trials) {
     return rank(a.name) < rank(b.name);
   });
   for (std::size_t i = 1; i < trials.size(); ++i) {
-    if (trials[i].ok && trials[i].ms < kClearlyFaster * trials[0].ms) std::swap(trials[0], trials[i]);
+    if (trials[i].ok && trials[i].ms < kClearlyFaster * trials[0].ms)
+      std::swap(trials[0], trials[i]);
   }
 }
 
 std::string name_of(Platform platform) {
   switch (platform) {
-    case Platform::kAuto: return "auto";
-    case Platform::kKvm: return "kvm";
-    case Platform::kSystrap: return "systrap";
-    case Platform::kPtrace: return "ptrace";
+    case Platform::kAuto:
+      return "auto";
+    case Platform::kKvm:
+      return "kvm";
+    case Platform::kSystrap:
+      return "systrap";
+    case Platform::kPtrace:
+      return "ptrace";
   }
   return "auto";
 }
@@ -128,8 +133,10 @@ Result<std::string> choose_platform(HostProbe& probe, Platform wanted, const Hos
   if (probe.platforms.empty()) try_all_platforms(probe, dirs, attempt);
   if (probe.platforms[0].ok) return probe.platforms[0].name;
   std::string why;
-  for (const auto& trial : probe.platforms) why += (why.empty() ? "" : "; ") + trial.name + ": " + trial.why;
-  return fail(Code::kUnsupported, "gVisor runs no box on this host (" + why + ")", "see 'temenos doctor'");
+  for (const auto& trial : probe.platforms)
+    why += (why.empty() ? "" : "; ") + trial.name + ": " + trial.why;
+  return fail(Code::kUnsupported, "gVisor runs no box on this host (" + why + ")",
+              "see 'temenos doctor'");
 }
 
 void try_all_platforms(HostProbe& probe, const HostDirs& dirs, const TryPlatform& attempt) {

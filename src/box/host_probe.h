@@ -1,5 +1,5 @@
-// What this host's gVisor can do: its flags, and which platform works. Found out by trying, kept in the cache
-// directory per (runsc file, kernel release, boot).
+// What this host's gVisor can do: its flags, and which platform works. Found out by trying, kept in
+// the cache directory per (runsc file, kernel release, boot).
 #pragma once
 
 #include <functional>
@@ -31,8 +31,8 @@ using TryPlatform = std::function<PlatformTrial(const gvisor::Runsc&, const std:
 // The runsc to use. Cached.
 Result<HostProbe> probe_runsc(const HostDirs& dirs);
 
-// The platform for `wanted`: that one, or for kAuto the best of those that work here, trying them with
-// `attempt` when the cache does not know. Code::kUnsupported when none works.
+// The platform for `wanted`: that one, or for kAuto the best of those that work here, trying them
+// with `attempt` when the cache does not know. Code::kUnsupported when none works.
 Result<std::string> choose_platform(HostProbe& probe, Platform wanted, const HostDirs& dirs,
                                     const TryPlatform& attempt);
 

@@ -40,7 +40,8 @@ Result<Opened> open_volume(const DiskVolume& volume) {
       auto made = sys::make_directories(wanted, 0755);
       if (!made && made.error().sys_errno == ELOOP) return open_source(wanted);
       if (!made) {
-        return tl::make_unexpected(std::move(made).error().with_hint("make the directory yourself"));
+        return tl::make_unexpected(
+            std::move(made).error().with_hint("make the directory yourself"));
       }
     }
     return open_source(wanted);
@@ -65,9 +66,11 @@ Result<Opened> open_volume(const DiskVolume& volume) {
   if (!fd) {
     const bool link = fd.error().sys_errno == ELOOP || fd.error().sys_errno == EXDEV;
     return tl::make_unexpected(
-        std::move(fd).error().with_context("the volume " + escape(wanted)).with_hint(
-            link ? "below its allowed root a volume's path may have no symlink in it"
-                 : "make the directory, or let the volume be created"));
+        std::move(fd)
+            .error()
+            .with_context("the volume " + escape(wanted))
+            .with_hint(link ? "below its allowed root a volume's path may have no symlink in it"
+                            : "make the directory, or let the volume be created"));
   }
   return Opened{inside == "." ? root.path : root.path + "/" + inside, std::move(*fd)};
 }
@@ -94,10 +97,11 @@ Result<void> check_home(const std::string& source, const Policy& policy) {
   if (policy->allowed.home_bind) return {};
   for (const auto& home : home_directories()) {
     if (!is_at_or_below(home, source)) continue;
-    return fail(Code::kPolicyViolation,
-                escape(source) + (source == home ? " is a home directory" : " holds a home directory") +
-                    ", with its keys and logins",
-                "mount the directory that is needed, or name the risk with --allow-danger home-bind");
+    return fail(
+        Code::kPolicyViolation,
+        escape(source) + (source == home ? " is a home directory" : " holds a home directory") +
+            ", with its keys and logins",
+        "mount the directory that is needed, or name the risk with --allow-danger home-bind");
   }
   return {};
 }
@@ -132,7 +136,8 @@ class Resolver {
       if (!is_at_or_below(own, opened.path) || access(own.c_str(), F_OK) != 0) continue;
       bind.hidden.push_back(below(own, opened.path));
     }
-    if (bind.writable && is_at_or_below(dirs_.program, opened.path) && dirs_.program != opened.path) {
+    if (bind.writable && is_at_or_below(dirs_.program, opened.path) &&
+        dirs_.program != opened.path) {
       bind.protected_paths.push_back(below(dirs_.program, opened.path));
     }
     return {};
@@ -147,16 +152,18 @@ class Resolver {
     WatchedBind watched{opened.path, opened.fd.get(), {}};
     watched.before = TRY(scan_autoexec(opened.fd.get()));
     if (!watched.before.complete) {
-      out_.warnings.push_back(escape(opened.path) +
-                              " is too large to look for every file that host programs run by themselves; "
-                              "what lies deep in it is not protected");
+      out_.warnings.push_back(
+          escape(opened.path) +
+          " is too large to look for every file that host programs run by themselves; "
+          "what lies deep in it is not protected");
     }
     for (const auto& [path, found] : watched.before.found) {
       if (!found.symlink) {
         bind.protected_paths.push_back(path);
         continue;
       }
-      // A symlink cannot be a mount point; what it leads to can, if the box could write there at all.
+      // A symlink cannot be a mount point; what it leads to can, if the box could write there at
+      // all.
       const auto real = sys::resolve(opened.path + "/" + path);
       if (real && is_at_or_below(*real, opened.path) && *real != opened.path) {
         bind.protected_paths.push_back(below(*real, opened.path));

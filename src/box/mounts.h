@@ -1,5 +1,5 @@
-// From a policy's mounts, volumes and project to the binds that a keeper makes: sources resolved once, checked,
-// and held open by descriptor, so that nothing can be put in their place afterwards.
+// From a policy's mounts, volumes and project to the binds that a keeper makes: sources resolved
+// once, checked, and held open by descriptor, so that nothing can be put in their place afterwards.
 #pragma once
 
 #include <string>
@@ -29,6 +29,7 @@ struct Mounts {
 };
 
 // `project_dir` empty: no project is mounted.
-Result<Mounts> resolve_mounts(const Policy& policy, const std::string& project_dir, const HostDirs& dirs);
+Result<Mounts> resolve_mounts(const Policy& policy, const std::string& project_dir,
+                              const HostDirs& dirs);
 
 }  // namespace temenos::box

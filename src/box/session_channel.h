@@ -19,9 +19,11 @@ struct SessionClient::Channel {
 
   // A new operation: its id, or the error that the connection already ended with.
   Result<std::uint32_t> begin();
-  // Sends what is queued, waits for the socket or any of `others`, reads once. `deadline` may be max().
+  // Sends what is queued, waits for the socket or any of `others`, reads once. `deadline` may be
+  // max().
   Result<void> wait(std::span<pollfd> others, Clock::time_point deadline);
-  // The next frame of operation `id` that has already come. True: `frame` holds until the next call.
+  // The next frame of operation `id` that has already come. True: `frame` holds until the next
+  // call.
   Result<bool> next(std::uint32_t id, box_wire::Frame& frame);
   Result<void> flush();
   tl::unexpected<Error> lost();

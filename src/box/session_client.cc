@@ -66,15 +66,18 @@ tl::unexpected<Error> error_of(const ErrorReply& reply, const std::string& what)
     case Stage::kSpawn:
       return made(Code::kExhausted, what + ": the box could not start a process",
                   "raise --pids or --memory, or end what runs in the box");
-    case Stage::kFile: return fail_errno(err, what, "paths are those inside the box");
-    case Stage::kCancelled: return made(Code::kTimedOut, what + ": cancelled", "try again");
+    case Stage::kFile:
+      return fail_errno(err, what, "paths are those inside the box");
+    case Stage::kCancelled:
+      return made(Code::kTimedOut, what + ": cancelled", "try again");
     case Stage::kBusy:
       return made(Code::kExhausted, what + ": the box is busy with 1024 operations",
                   "wait for some to end");
     case Stage::kBoxLost:
       return made(Code::kBoxDied, what + ": the box ended",
                   "start it again; `temenos inspect` says why it ended");
-    case Stage::kProtocol: break;
+    case Stage::kProtocol:
+      break;
   }
   return made(Code::kProtocol, what + ": session refused a message of ours",
               "client and session must be of the same temenos version");
@@ -125,15 +128,15 @@ Result<void> SessionClient::Channel::wait(std::span<pollfd> others, Clock::time_
   polls.push_back({socket.get(), static_cast<short>(POLLIN | (out.empty() ? 0 : POLLOUT)), 0});
   int timeout = -1;
   if (deadline != Clock::time_point::max()) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     timeout = static_cast<int>(std::clamp<long>(left, 0, 1'000'000));
   }
   const int ready = poll(polls.data(), polls.size(), timeout);
   if (ready < 0 && errno != EINTR) {
     return fail_errno(errno, "poll", "this is a fault of the host");
   }
-  for (std::size_t i = 0; i < others.size(); ++i) others[i].revents = ready > 0 ? polls[i].revents : 0;
+  for (std::size_t i = 0; i < others.size(); ++i)
+    others[i].revents = ready > 0 ? polls[i].revents : 0;
   if (ready <= 0 || (polls.back().revents & ~POLLOUT) == 0) return {};
   if (popped) reader.release_if_empty();
   const auto space = reader.space();
@@ -149,7 +152,8 @@ Result<bool> SessionClient::Channel::next(std::uint32_t id, Frame& frame) {
     popped = true;
     const auto status = reader.peek(frame);
     if (status == FrameReader::Status::kNeedMore) return false;
-    if (status == FrameReader::Status::kBad || frame.header.flags != 0) return broken("a bad frame");
+    if (status == FrameReader::Status::kBad || frame.header.flags != 0)
+      return broken("a bad frame");
     popped = false;
     if (frame.header.id == id) return true;
     ErrorReply reply;
@@ -241,7 +245,8 @@ Result<SessionClient> SessionClient::connect(UniqueFd socket, std::chrono::milli
       Hello hello;
       ErrorReply reply;
       const auto type = static_cast<Type>(frame.header.type);
-      if (type == Type::kError && decode(frame.payload, reply)) return error_of(reply, "connecting to the box");
+      if (type == Type::kError && decode(frame.payload, reply))
+        return error_of(reply, "connecting to the box");
       if (type != Type::kHello || !decode(frame.payload, hello) || hello.version != kVersion) {
         return channel->broken("no greeting");
       }
@@ -249,13 +254,15 @@ Result<SessionClient> SessionClient::connect(UniqueFd socket, std::chrono::milli
       return SessionClient(std::move(channel));
     }
     if (Clock::now() >= end) {
-      return fail(Code::kTimedOut, "the box is not ready", "look at `temenos inspect`, or try again");
+      return fail(Code::kTimedOut, "the box is not ready",
+                  "look at `temenos inspect`, or try again");
     }
     TRY(channel->wait({}, end));
   }
 }
 
-Result<std::string> SessionClient::read_file(std::string_view path, std::uint64_t max, std::uint64_t offset) {
+Result<std::string> SessionClient::read_file(std::string_view path, std::uint64_t max,
+                                             std::uint64_t offset) {
   auto call = TRY(FileCall::make(*channel_, "read", path));
   if (offset > static_cast<std::uint64_t>(INT64_MAX)) {
     return fail(Code::kInvalidArgument, "read offset", "give an offset below 2^63");
@@ -266,8 +273,10 @@ Result<std::string> SessionClient::read_file(std::string_view path, std::uint64_
   for (;;) {
     const Frame frame = TRY(call.next());
     FileDone done;
-    if (static_cast<Type>(frame.header.type) == Type::kFileDone && decode(frame.payload, done)) return data;
-    if (static_cast<Type>(frame.header.type) != Type::kStdout || frame.payload.size() > max - data.size()) {
+    if (static_cast<Type>(frame.header.type) == Type::kFileDone && decode(frame.payload, done))
+      return data;
+    if (static_cast<Type>(frame.header.type) != Type::kStdout ||
+        frame.payload.size() > max - data.size()) {
       return channel_->broken("more than was asked for");
     }
     data += text_of(frame.payload);
@@ -284,7 +293,8 @@ Result<void> SessionClient::write_file(std::string_view path, std::string_view d
   for (bool ended = false;;) {
     while (!data.empty() && credit > kHeaderSize) {
       const std::size_t size = std::min({data.size(), credit - kHeaderSize, kMaxPayload});
-      put(channel_->out, call.id, Type::kStdin, {reinterpret_cast<const std::uint8_t*>(data.data()), size});
+      put(channel_->out, call.id, Type::kStdin,
+          {reinterpret_cast<const std::uint8_t*>(data.data()), size});
       credit -= kHeaderSize + size;
       data.remove_prefix(size);
     }
@@ -312,18 +322,22 @@ Result<std::vector<DirEntry>> SessionClient::list(std::string_view path, std::si
   for (;;) {
     const Frame frame = TRY(call.next());
     FileDone done;
-    if (static_cast<Type>(frame.header.type) == Type::kFileDone && decode(frame.payload, done)) return entries;
-    if (static_cast<Type>(frame.header.type) != Type::kStdout) return channel_->broken("no entries");
+    if (static_cast<Type>(frame.header.type) == Type::kFileDone && decode(frame.payload, done))
+      return entries;
+    if (static_cast<Type>(frame.header.type) != Type::kStdout)
+      return channel_->broken("no entries");
     Bytes rest = frame.payload;
     while (!rest.empty()) {
       Entry entry;
       if (!take_entry(rest, entry)) return channel_->broken("a bad directory entry");
       if (entries.size() == max_entries) {
         (void)call.cancel();
-        return fail(Code::kExhausted, call.what + ": more than " + std::to_string(max_entries) + " entries",
+        return fail(Code::kExhausted,
+                    call.what + ": more than " + std::to_string(max_entries) + " entries",
                     "list a smaller directory");
       }
-      entries.push_back({std::string(entry.name), entry.type, entry.mode, entry.size, entry.mtime_ns});
+      entries.push_back(
+          {std::string(entry.name), entry.type, entry.mode, entry.size, entry.mtime_ns});
     }
     due += static_cast<std::uint32_t>(kHeaderSize + frame.payload.size());
     TRY(call.give_credit(due));
@@ -338,8 +352,13 @@ Result<FileInfo> SessionClient::stat(std::string_view path, bool follow) {
   if (static_cast<Type>(frame.header.type) != Type::kStatReply || !decode(frame.payload, reply)) {
     return channel_->broken("no answer to a stat");
   }
-  return FileInfo{reply.type, reply.mode,     reply.uid,          reply.gid,
-                  reply.size, reply.mtime_ns, std::string(reply.target)};
+  return FileInfo{reply.type,
+                  reply.mode,
+                  reply.uid,
+                  reply.gid,
+                  reply.size,
+                  reply.mtime_ns,
+                  std::string(reply.target)};
 }
 
 Result<void> SessionClient::ping() {

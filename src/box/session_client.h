@@ -1,11 +1,11 @@
-// One connection to a box's session: execs and file operations, blocking, one at a time. For several at
-// once, open several connections.
-// Trusts session to have bounded what comes from the box; still decodes all of it strictly and keeps to
-// its own limits. Does not know policies, boxes or keepers: it is given a connected socket.
+// One connection to a box's session: execs and file operations, blocking, one at a time. For
+// several at once, open several connections. Trusts session to have bounded what comes from the
+// box; still decodes all of it strictly and keeps to its own limits. Does not know policies, boxes
+// or keepers: it is given a connected socket.
 //
-// Thread-safety: none; one thread at a time. Ownership: owns the socket; descriptors in ExecIo stay the
-// caller's and are never made non-blocking. After a kProtocol, kBoxDied or kTimedOut error the connection
-// is of no more use and each further call fails.
+// Thread-safety: none; one thread at a time. Ownership: owns the socket; descriptors in ExecIo stay
+// the caller's and are never made non-blocking. After a kProtocol, kBoxDied or kTimedOut error the
+// connection is of no more use and each further call fails.
 #pragma once
 
 #include <chrono>
@@ -65,19 +65,21 @@ struct DirEntry {
 class SessionClient {
  public:
   // Greets; waits for the box to be ready, up to `deadline`.
-  static Result<SessionClient> connect(UniqueFd socket,
-                                       std::chrono::milliseconds deadline = std::chrono::seconds(40));
+  static Result<SessionClient> connect(
+      UniqueFd socket, std::chrono::milliseconds deadline = std::chrono::seconds(40));
   SessionClient(SessionClient&&) noexcept;
   SessionClient& operator=(SessionClient&&) noexcept;
   ~SessionClient();
 
-  // Returns when the exec is over, even with an open stdin. A stdout or stderr that is closed by its reader
-  // ends the exec, as SIGPIPE would; one that fails otherwise (a full disk) ends it and is an error.
+  // Returns when the exec is over, even with an open stdin. A stdout or stderr that is closed by
+  // its reader ends the exec, as SIGPIPE would; one that fails otherwise (a full disk) ends it and
+  // is an error.
   Result<ExecResult> exec(const ExecRequest& request, const ExecIo& io = {});
 
   // At most `max` bytes from `offset`.
   Result<std::string> read_file(std::string_view path, std::uint64_t max, std::uint64_t offset = 0);
-  Result<void> write_file(std::string_view path, std::string_view data, const WriteOptions& options = {});
+  Result<void> write_file(std::string_view path, std::string_view data,
+                          const WriteOptions& options = {});
   // At most `max_entries`, in no order; more is an error.
   Result<std::vector<DirEntry>> list(std::string_view path, std::size_t max_entries = 100'000);
   Result<FileInfo> stat(std::string_view path, bool follow = false);
@@ -96,8 +98,8 @@ class SessionClient {
   std::unique_ptr<Channel> channel_;
 };
 
-// What a shell would exit with for an exec that failed with `error`: 127 when there is no such program, 126
-// when it cannot be run, else exit_code(error.code).
+// What a shell would exit with for an exec that failed with `error`: 127 when there is no such
+// program, 126 when it cannot be run, else exit_code(error.code).
 int exec_failure_status(const Error& error);
 // "SIGKILL" for 9.
 std::string signal_name(int signal);

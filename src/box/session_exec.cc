@@ -22,7 +22,8 @@ using namespace box_wire;
 namespace {
 
 constexpr std::uint32_t kCreditStep = kWindow / 4;
-constexpr std::size_t kStdinAhead = 2 * kMaxPayload;  // queued for session before stdin is read again
+constexpr std::size_t kStdinAhead =
+    2 * kMaxPayload;  // queued for session before stdin is read again
 
 // A write to a pipe without a reader must give EPIPE, and the process may not have ignored SIGPIPE.
 class SigpipeHeld {
@@ -52,8 +53,8 @@ class SigpipeHeld {
   bool was_pending_ = false;
 };
 
-// Where one output stream goes. Never blocks, and never changes the flags of the caller's descriptor,
-// which others may share.
+// Where one output stream goes. Never blocks, and never changes the flags of the caller's
+// descriptor, which others may share.
 class Sink {
  public:
   Sink(int fd, const ExecIo& io) : fd_(fd), capture_(io.capture_head, io.capture_tail) {
@@ -67,7 +68,8 @@ class Sink {
     }
     if (own_) fd_ = own_.get();
     socket_ = known && S_ISSOCK(info.st_mode);
-    const bool never_blocks = own_ || (known && (S_ISREG(info.st_mode) || (S_ISCHR(info.st_mode) && isatty(fd) == 0)));
+    const bool never_blocks =
+        own_ || (known && (S_ISREG(info.st_mode) || (S_ISCHR(info.st_mode) && isatty(fd) == 0)));
     patient_ = !never_blocks && !socket_;
   }
 
@@ -166,7 +168,10 @@ class Sink {
 
 struct SessionClient::ExecCall {
   ExecCall(Channel& to, const ExecRequest& wanted, const ExecIo& with)
-      : channel(to), request(wanted), io(with), sinks{Sink(io.stdout_fd, io), Sink(io.stderr_fd, io)} {}
+      : channel(to),
+        request(wanted),
+        io(with),
+        sinks{Sink(io.stdout_fd, io), Sink(io.stderr_fd, io)} {}
 
   Channel& channel;
   const ExecRequest& request;
@@ -218,7 +223,8 @@ struct SessionClient::ExecCall {
 
   void read_stdin() {
     const std::size_t want = std::min(stdin_credit - kHeaderSize, kMaxPayload);
-    const auto room = channel.out.prepare(kHeaderSize + std::min<std::size_t>(want, 4096), kHeaderSize + want);
+    const auto room =
+        channel.out.prepare(kHeaderSize + std::min<std::size_t>(want, 4096), kHeaderSize + want);
     const ssize_t count = read(io.stdin_fd, room.data() + kHeaderSize, room.size() - kHeaderSize);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (count <= 0) {
@@ -227,7 +233,8 @@ struct SessionClient::ExecCall {
       return;
     }
     const auto size = static_cast<std::size_t>(count);
-    put_header({static_cast<std::uint32_t>(size), static_cast<std::uint16_t>(Type::kStdin), 0, id}, room.data());
+    put_header({static_cast<std::uint32_t>(size), static_cast<std::uint16_t>(Type::kStdin), 0, id},
+               room.data());
     channel.out.commit(kHeaderSize + size);
     stdin_credit -= kHeaderSize + size;
   }
@@ -239,7 +246,8 @@ struct SessionClient::ExecCall {
   }
 
   Result<void> turn() {
-    const bool wants_stdin = stdin_open && !done && stdin_credit > kHeaderSize && channel.out.size() < kStdinAhead;
+    const bool wants_stdin =
+        stdin_open && !done && stdin_credit > kHeaderSize && channel.out.size() < kStdinAhead;
     std::array<pollfd, 5> polls{{
         {wants_stdin ? io.stdin_fd : -1, POLLIN, 0},
         {sinks[0].poll_fd(), POLLOUT, 0},
@@ -247,7 +255,14 @@ struct SessionClient::ExecCall {
         {done ? -1 : io.signal_fd, POLLIN, 0},
         {cancellable ? io.cancel_fd : -1, POLLIN, 0},
     }};
-    TRY(channel.wait(polls, Clock::time_point::max()));
+    if (!done) {
+      TRY(channel.wait(polls, Clock::time_point::max()));
+    } else if (poll(polls.data(), polls.size(), -1) < 0) {
+      // The result is complete: what becomes of the session no longer matters, only the writing
+      // out.
+      if (errno != EINTR) return fail_errno(errno, "poll", "this is a fault of the host");
+      return {};
+    }
     if (polls[0].revents != 0) read_stdin();
     for (const int stream : {0, 1}) {
       if (polls[stream + 1].revents != 0) sinks[stream].ready();
@@ -312,7 +327,6 @@ struct SessionClient::ExecCall {
         if (sinks[stream].error() != 0) kill();
         sinks[stream].give_credit(channel.out, id, stream == 0 ? Stream::kStdout : Stream::kStderr);
       }
-      if (done) channel.out.clear();  // nothing of it is for anyone any more
       TRY(turn());
       // Nobody reads what is left: the caller has cancelled and its reader does not take it.
       if (done && !cancellable) return {};
@@ -338,7 +352,8 @@ Result<ExecResult> SessionClient::exec(const ExecRequest& request, const ExecIo&
   result.duration = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
   result.stdout_omitted = call.sinks[0].omitted();
   result.stderr_omitted = call.sinks[1].omitted();
-  result.truncated = result.truncated || result.stdout_omitted.bytes != 0 || result.stderr_omitted.bytes != 0;
+  result.truncated =
+      result.truncated || result.stdout_omitted.bytes != 0 || result.stderr_omitted.bytes != 0;
   result.stdout_data = call.sinks[0].take_captured();
   result.stderr_data = call.sinks[1].take_captured();
   return result;

@@ -16,16 +16,19 @@ namespace {
 
 constexpr char kHint[] = "run ./scripts/setup, which installs a tested runsc beside temenos";
 
-// The flags that keeper/ starts a box with; see the command line there for why each is needed.
-constexpr const char* kNeededFlags[] = {"directfs", "file-access-mounts", "host-uds",
-                                        "ignore-cgroups", "overlay2"};
-
 bool executable(const std::string& path) {
   struct stat st{};
   return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
 }  // namespace
+
+const std::vector<std::string>& needed_flags() {
+  // What keeper/helper.cc starts a box with; why each is needed stands there.
+  static const std::vector<std::string> flags{"directfs", "file-access-mounts", "host-uds",
+                                              "ignore-cgroups", "overlay2"};
+  return flags;
+}
 
 Result<std::string> find_runsc(const std::string& configured, const std::string& libexec_dir) {
   if (!configured.empty()) {
@@ -65,13 +68,13 @@ Result<Runsc> inspect_runsc(const std::string& path) {
   }
   runsc.version = version.output.substr(kPrefix.size(), version.output.find('\n') - kPrefix.size());
   const auto flags = TRY(sys::run_program({path, "flags"}, 65536));
-  for (const char* flag : kNeededFlags) {
-    const std::string line = "\n  -" + std::string(flag);
+  for (const auto& flag : needed_flags()) {
+    const std::string line = "\n  -" + flag;
     const auto at = flags.output.find(line);
     const char next = at == std::string::npos || at + line.size() >= flags.output.size()
                           ? '\0'
                           : flags.output[at + line.size()];
-    if (next != '\n' && next != ' ') runsc.missing_flags.emplace_back(flag);
+    if (next != '\n' && next != ' ') runsc.missing_flags.push_back(flag);
   }
   return runsc;
 }

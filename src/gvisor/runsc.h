@@ -20,6 +20,9 @@ struct Runsc {
       missing_flags;  // needed ones that it does not know; empty when it will do
 };
 
+// The flags that a runsc must know.
+const std::vector<std::string>& needed_flags();
+
 // Where runsc lies: `configured` when not empty, else `libexec_dir`/runsc, else the PATH.
 Result<std::string> find_runsc(const std::string& configured, const std::string& libexec_dir);
 

@@ -42,6 +42,7 @@ std::vector<std::string> runsc_command(const LaunchSpec& spec) {
   return {kRunscPath,
           std::string("--root=") + kRunscState,
           log,
+          "--log-format=text",
           "--platform=" + spec.platform,
           spec.host_network ? "--network=host" : "--network=none",
           "--overlay2=none",   // the box's root is a host overlay: what was written is on disk

@@ -245,8 +245,8 @@ Message Keeper::run() {
       }
     }
     if (fds[0].revents != 0) {
-      // The launcher has gone, or asks for the end; it sends nothing else. Taken off the socket, because
-      // closing with a message unread would cost the launcher our last word (ECONNRESET).
+      // The launcher has gone, or asks for the end; it sends nothing else. Taken off the socket,
+      // because closing with a message unread would cost the launcher our last word (ECONNRESET).
       (void)receive_message(control_);
       return ended(EndReason::kStopped);
     }

@@ -1,0 +1,710 @@
+// The whole path with the real programs: client, temenos-session in its jail, temenos-init run on
+// the host (so without the sentry, and with trees by /proc instead of by groups).
+#include "box/session_client.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "session/control.h"
+#include "session/loop.h"
+
+namespace temenos {
+namespace {
+
+using session::ControlMessage;
+using session::ControlType;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+struct Pair {
+  UniqueFd one, two;
+};
+Pair socket_pair(int type) {
+  int fds[2];
+  EXPECT_EQ(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, fds), 0);
+  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+Pair make_pipe() {
+  int fds[2];
+  EXPECT_EQ(pipe2(fds, O_CLOEXEC), 0);
+  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+pid_t start_program(const char* name, std::vector<std::pair<int, int>> fds) {
+  const std::string path = std::string(TEMENOS_LIBEXEC) + "/" + name;
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  // Out of the way first: a source may be another's target.
+  for (auto& [from, to] : fds) from = fcntl(from, F_DUPFD, 20);
+  for (const auto& [from, to] : fds) dup2(from, to);
+  close_range(5, ~0u, 0);
+  execl(path.c_str(), name, nullptr);
+  _exit(127);
+}
+
+std::uint64_t status_kb(pid_t pid, const std::string& field) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(field + ":")) return std::stoull(line.substr(field.size() + 1));
+  }
+  return 0;
+}
+
+class SessionClientTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    Pair init = socket_pair(SOCK_STREAM);
+    Pair control = socket_pair(SOCK_SEQPACKET);
+    init_pid_ = start_program("temenos-init", {{init.two.get(), 0}});
+    session_pid_ = start_program("temenos-session", {{init.one.get(), session::kInitFd},
+                                                     {control.two.get(), session::kControlFd}});
+    control_ = std::move(control.one);
+    control.two.reset();
+    ASSERT_EQ(next_event().type, ControlType::kJailed);
+    ASSERT_EQ(next_event().type, ControlType::kReady);
+    char pattern[] = "/tmp/temenos-client-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern), nullptr);
+    dir_ = pattern;
+  }
+
+  void TearDown() override {
+    control_.reset();
+    int status = 0;
+    ASSERT_EQ(waitpid(session_pid_, &status, 0), session_pid_);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    if (init_pid_ > 0) {
+      ASSERT_EQ(waitpid(init_pid_, &status, 0), init_pid_);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    }
+    if (!dir_.empty()) EXPECT_EQ(system(("rm -r " + dir_).c_str()), 0);
+  }
+
+  ControlMessage next_event() {
+    ControlMessage message;
+    pollfd entry{control_.get(), POLLIN, 0};
+    if (poll(&entry, 1, 30'000) != 1 ||
+        recv(control_.get(), &message, sizeof message, 0) != sizeof message) {
+      ADD_FAILURE() << "no word from the session";
+    }
+    return message;
+  }
+
+  SessionClient connect() {
+    Pair pair = socket_pair(SOCK_STREAM);
+    EXPECT_TRUE(session::send_control(control_.get(), {ControlType::kAddClient}, pair.two.get()));
+    pair.two.reset();
+    auto client = SessionClient::connect(std::move(pair.one));
+    if (!client) ADD_FAILURE() << client.error().to_string();
+    return std::move(*client);
+  }
+
+  static ExecRequest shell(const std::string& script) {
+    ExecRequest request;
+    request.argv = {"sh", "-c", script};
+    request.env = {"PATH=/usr/bin:/bin"};
+    return request;
+  }
+
+  pid_t init_pid_ = -1;
+  pid_t session_pid_ = -1;
+  UniqueFd control_;
+  std::string dir_;
+};
+
+TEST_F(SessionClientTest, ExitCodeStreamsAndDuration) {
+  auto client = connect();
+  auto result = client.exec(shell("echo out; echo err >&2; exit 7"));
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_EQ(result->exit_code, 7);
+  EXPECT_FALSE(result->signal);
+  EXPECT_EQ(result->stdout_data, "out\n");
+  EXPECT_EQ(result->stderr_data, "err\n");
+  EXPECT_FALSE(result->timed_out);
+  EXPECT_FALSE(result->truncated);
+  EXPECT_TRUE(result->left_running.empty());
+  EXPECT_LT(result->duration, 10s);
+  EXPECT_FALSE(client.groups());
+}
+
+TEST_F(SessionClientTest, SignalIsNamed) {
+  auto client = connect();
+  auto result = client.exec(shell("kill -SEGV $$"));
+  ASSERT_TRUE(result);
+  EXPECT_FALSE(result->exit_code);
+  EXPECT_EQ(result->signal, "SIGSEGV");
+}
+
+TEST_F(SessionClientTest, CwdAndEnvironmentAreExactlyWhatWasAsked) {
+  auto client = connect();
+  ExecRequest request;
+  request.argv = {"env"};
+  request.env = {"PATH=/bin:/usr/bin", "A=b c", "Z="};
+  auto result = client.exec(request);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->stdout_data, "PATH=/bin:/usr/bin\nA=b c\nZ=\n");
+  request.argv = {"/bin/pwd"};
+  request.cwd = "/usr";
+  result = client.exec(request);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->stdout_data, "/usr\n");
+}
+
+TEST_F(SessionClientTest, ChildHasThreeDescriptorsNoBlockedSignalsAndASessionOfItsOwn) {
+  auto client = connect();
+  ExecRequest request;
+  request.argv = {"/bin/ls", "/proc/self/fd"};
+  auto result = client.exec(request);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->stdout_data, "0\n1\n2\n3\n");  // 3 is ls reading the directory
+  result = client.exec(
+      shell("readlink /proc/self/fd/0; grep -E '^Sig(Blk|Ign|Cgt)|^CapBnd' /proc/self/status;"
+            "read -r _ _ _ _ _ s _ </proc/self/stat; echo $$ $s"));
+  ASSERT_TRUE(result);
+  EXPECT_THAT(result->stdout_data, HasSubstr("/dev/null\n"));
+  EXPECT_THAT(result->stdout_data, HasSubstr("SigBlk:\t0000000000000000\n"));
+  EXPECT_THAT(result->stdout_data, HasSubstr("SigIgn:\t0000000000000000\n"));
+  if (geteuid() == 0) EXPECT_THAT(result->stdout_data, HasSubstr("CapBnd:\t00000000a80425fb\n"));
+  const auto line = result->stdout_data.substr(
+      result->stdout_data.rfind('\n', result->stdout_data.size() - 2) + 1);
+  EXPECT_EQ(line.substr(0, line.find(' ')) + "\n", line.substr(line.find(' ') + 1));
+}
+
+TEST_F(SessionClientTest, NotFoundNotExecutableAndNoCwdAreTold) {
+  auto client = connect();
+  ExecRequest request;
+  request.argv = {"no-such-program-here"};
+  auto missing = client.exec(request);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(exec_failure_status(missing.error()), 127);
+  EXPECT_FALSE(missing.error().hint.empty());
+
+  request.argv = {"/etc/passwd"};
+  auto plain = client.exec(request);
+  ASSERT_FALSE(plain);
+  EXPECT_EQ(exec_failure_status(plain.error()), 126);
+
+  const std::string script = dir_ + "/s";
+  ASSERT_TRUE(client.write_file(script, "#!/no/such/interpreter\n", {.mode = 0755}));
+  request.argv = {script};
+  auto orphan = client.exec(request);
+  ASSERT_FALSE(orphan);
+  EXPECT_EQ(exec_failure_status(orphan.error()), 126);
+
+  ASSERT_TRUE(client.write_file(script, "echo no hash bang $1\n", {.mode = 0755}));
+  request.argv = {"s", "x"};
+  request.env = {"PATH=/nowhere:" + dir_};
+  auto plain_script = client.exec(request);
+  ASSERT_TRUE(plain_script) << plain_script.error().to_string();
+  EXPECT_EQ(plain_script->stdout_data, "no hash bang x\n");
+
+  request = shell("true");
+  request.cwd = "/no/such/dir";
+  auto nowhere = client.exec(request);
+  ASSERT_FALSE(nowhere);
+  EXPECT_EQ(exec_failure_status(nowhere.error()), 125);
+  EXPECT_THAT(nowhere.error().to_string(), HasSubstr("working directory"));
+}
+
+TEST_F(SessionClientTest, ArgumentsOfTwoMebibytesArrive) {
+  auto client = connect();
+  ExecRequest request;
+  request.argv = {"/bin/sh", "-c", "echo $#", "sh"};
+  for (int i = 0; i < 15; ++i) request.argv.push_back(std::string(100'000, 'x'));
+  auto result = client.exec(request);
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_EQ(result->stdout_data, "15\n");
+  request.argv.push_back(std::string(1'000'000, 'x'));
+  auto too_much = client.exec(request);
+  ASSERT_FALSE(too_much);
+  EXPECT_EQ(too_much.error().code, Code::kInvalidArgument);
+  EXPECT_TRUE(client.exec(shell("true")));  // the connection is as good as before
+}
+
+// Writes `total` pseudo-random bytes and checks that the same come back.
+class Pattern {
+ public:
+  std::uint8_t next() {
+    state_ = state_ * 6364136223846793005ull + 1442695040888963407ull;
+    return static_cast<std::uint8_t>(state_ >> 56);
+  }
+
+ private:
+  std::uint64_t state_ = 42;
+};
+
+TEST_F(SessionClientTest, TwoHundredMegabytesThroughCatByteForByteInLittleMemory) {
+  constexpr std::size_t kTotal = 200u << 20;
+  auto client = connect();
+  Pair in = make_pipe();
+  Pair out = make_pipe();
+  std::thread writer([&in] {
+    Pattern pattern;
+    std::vector<std::uint8_t> block(1 << 16);
+    for (std::size_t sent = 0; sent < kTotal; sent += block.size()) {
+      for (auto& byte : block) byte = pattern.next();
+      std::size_t at = 0;
+      while (at < block.size()) {
+        const ssize_t count = write(in.two.get(), block.data() + at, block.size() - at);
+        if (count <= 0) return;
+        at += static_cast<std::size_t>(count);
+      }
+    }
+    in.two.reset();
+  });
+  std::size_t got = 0;
+  bool same = true;
+  std::thread reader([&] {
+    Pattern pattern;
+    std::vector<std::uint8_t> block(1 << 16);
+    for (;;) {
+      const ssize_t count = read(out.one.get(), block.data(), block.size());
+      if (count <= 0) return;
+      for (ssize_t i = 0; i < count; ++i)
+        same = same && block[static_cast<std::size_t>(i)] == pattern.next();
+      got += static_cast<std::size_t>(count);
+    }
+  });
+  ExecRequest request;
+  request.argv = {"/bin/cat"};
+  ExecIo io;
+  io.stdin_fd = in.one.get();
+  io.stdout_fd = out.two.get();
+  auto result = client.exec(request, io);
+  out.two.reset();
+  writer.join();
+  reader.join();
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_EQ(result->exit_code, 0);
+  EXPECT_EQ(got, kTotal);
+  EXPECT_TRUE(same);
+  EXPECT_LT(status_kb(session_pid_, "VmHWM"), 16u << 10);
+  EXPECT_LT(status_kb(init_pid_, "VmHWM"), 16u << 10);
+}
+
+TEST_F(SessionClientTest, ReturnsAtOnceWhenTheExecEndsWithStdinStillOpen) {
+  auto client = connect();
+  Pair in = make_pipe();
+  ExecIo io;
+  io.stdin_fd = in.one.get();
+  auto result = client.exec(shell("read -r line; echo got $line"), [&] {
+    EXPECT_EQ(write(in.two.get(), "one\n", 4), 4);
+    return io;
+  }());
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->stdout_data, "got one\n");
+}
+
+TEST_F(SessionClientTest, EndlessStdinDoesNotKeepAnExecThatIgnoresIt) {
+  auto client = connect();
+  const UniqueFd zero(open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  ExecIo io;
+  io.stdin_fd = zero.get();
+  auto result = client.exec(shell("exec <&-; sleep 0.3; echo done"), io);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->stdout_data, "done\n");
+  result = client.exec(shell("head -c 5 | od -An -tx1"), io);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->stdout_data, " 00 00 00 00 00\n");
+}
+
+TEST_F(SessionClientTest, TimeoutEndsTheTreeAndTheGrandchildThatHoldsStdout) {
+  auto client = connect();
+  ExecRequest request = shell("setsid sh -c 'echo $$; exec sleep 1000' & sleep 1000");
+  request.timeout = 400ms;
+  auto result = client.exec(request);
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_TRUE(result->timed_out);
+  EXPECT_EQ(result->signal, "SIGKILL");
+  EXPECT_LT(result->duration, 3s);
+  EXPECT_TRUE(result->left_running.empty());
+  const pid_t grandchild = std::stoi(result->stdout_data);
+  EXPECT_EQ(kill(grandchild, 0), -1);
+}
+
+TEST_F(SessionClientTest, LeftRunningIsReportedAfterAShortDrain) {
+  auto client = connect();
+  auto result = client.exec(shell("setsid sleep 1000 & echo $!"));
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->exit_code, 0);
+  EXPECT_GE(result->duration, 240ms);  // it holds stdout
+  EXPECT_LT(result->duration, 3s);
+  ASSERT_EQ(result->left_running.size(), 1u);
+  EXPECT_EQ(std::to_string(result->left_running[0]) + "\n", result->stdout_data);
+  EXPECT_EQ(kill(static_cast<pid_t>(result->left_running[0]), 0), 0);
+
+  result = client.exec(shell("setsid sleep 1000 >/dev/null 2>&1 & exit 3"));
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->exit_code, 3);
+  EXPECT_EQ(result->left_running.size(), 1u);
+}
+
+TEST_F(SessionClientTest, AGrandchildThatWritesForEverDoesNotKeepTheExec) {
+  auto client = connect();
+  auto result = client.exec(shell("setsid yes & sleep 0.1"));
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->exit_code, 0);
+  EXPECT_LT(result->duration, 10s);
+  EXPECT_TRUE(result->truncated);  // the capture's middle
+  EXPECT_EQ(result->stdout_data.size(), 1024u * 1024);
+}
+
+TEST_F(SessionClientTest, EndlessOutputIsCappedAndStillTimesOut) {
+  auto client = connect();
+  ExecRequest request = shell("exec yes");
+  request.output_cap = 100'000;
+  request.timeout = 500ms;
+  auto result = client.exec(request);
+  ASSERT_TRUE(result);
+  EXPECT_TRUE(result->timed_out);
+  EXPECT_TRUE(result->truncated);
+  EXPECT_EQ(result->stdout_data.size(), 100'000u);
+  EXPECT_EQ(result->stdout_omitted.bytes, 0u);
+}
+
+TEST_F(SessionClientTest, CaptureKeepsHeadAndTail) {
+  auto client = connect();
+  ExecIo io;
+  io.capture_head = 10;
+  io.capture_tail = 10;
+  auto result = client.exec(shell("seq 1 100000"), io);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->stdout_data, "1\n2\n3\n4\n5\n99\n100000\n");
+  EXPECT_EQ(result->stdout_omitted.at, 10u);
+  EXPECT_EQ(result->stdout_omitted.bytes, 588'895u - 20);
+  EXPECT_TRUE(result->truncated);
+}
+
+TEST_F(SessionClientTest, ClosedStdoutEndsTheExec) {
+  auto client = connect();
+  Pair out = make_pipe();
+  out.one.reset();
+  ExecIo io;
+  io.stdout_fd = out.two.get();
+  auto result = client.exec(shell("exec yes"), io);
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_EQ(result->signal, "SIGKILL");
+  sigset_t pending;
+  sigpending(&pending);
+  EXPECT_EQ(sigismember(&pending, SIGPIPE), 0);
+}
+
+TEST_F(SessionClientTest, AFullDiskIsAnError) {
+  auto client = connect();
+  const UniqueFd full(open("/dev/full", O_WRONLY | O_CLOEXEC));
+  ExecIo io;
+  io.stdout_fd = full.get();
+  auto result = client.exec(shell("exec yes"), io);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().sys_errno, ENOSPC);
+  EXPECT_TRUE(client.exec(shell("true")));
+}
+
+TEST_F(SessionClientTest, StderrFlowsWhileStdoutIsNotRead) {
+  auto client = connect();
+  Pair out = make_pipe();
+  Pair err = make_pipe();
+  ExecIo io;
+  io.stdout_fd = out.two.get();
+  io.stderr_fd = err.two.get();
+  std::thread reader([&] {
+    char line[5] = {};
+    EXPECT_EQ(read(err.one.get(), line, 4), 4);
+    EXPECT_STREQ(line, "err\n");
+    // Only now is stdout, whose writer stands still, read.
+    std::vector<char> block(1 << 16);
+    std::size_t total = 0;
+    while (total < (1u << 20)) {
+      const ssize_t count = read(out.one.get(), block.data(), block.size());
+      if (count <= 0) break;
+      total += static_cast<std::size_t>(count);
+    }
+    EXPECT_EQ(total, 1u << 20);
+  });
+  auto result =
+      client.exec(shell("head -c 200000 /dev/zero; echo err >&2; head -c 848576 /dev/zero"), io);
+  reader.join();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->exit_code, 0);
+}
+
+TEST_F(SessionClientTest, SignalsAreForwardedToTheWholeTree) {
+  auto client = connect();
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  sigset_t before;
+  pthread_sigmask(SIG_BLOCK, &set, &before);
+  const UniqueFd signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  Pair out = make_pipe();
+  ExecIo io;
+  io.stdout_fd = out.two.get();
+  io.signal_fd = signals.get();
+  const pthread_t self = pthread_self();
+  std::string seen;
+  std::thread killer([&] {
+    char line[6];
+    EXPECT_EQ(read(out.one.get(), line, 6), 6);
+    pthread_kill(self, SIGUSR1);
+    char rest[16];
+    ssize_t count;
+    while ((count = read(out.one.get(), rest, sizeof rest)) > 0)
+      seen.append(rest, static_cast<std::size_t>(count));
+  });
+  auto result = client.exec(
+      shell("trap 'echo outer; exit 4' USR1;"
+            "sh -c 'trap \"exit 0\" USR1; echo ready; while :; do sleep 0.05; done'; wait"),
+      io);
+  out.two.reset();
+  killer.join();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->exit_code, 4);
+  EXPECT_EQ(seen, "outer\n");
+}
+
+TEST_F(SessionClientTest, CancelEndsTheTree) {
+  auto client = connect();
+  const UniqueFd cancel(eventfd(1, EFD_CLOEXEC));
+  ExecIo io;
+  io.cancel_fd = cancel.get();
+  auto result = client.exec(shell("sleep 1000 & sleep 1000"), io);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->signal, "SIGKILL");
+  EXPECT_FALSE(result->timed_out);
+}
+
+TEST_F(SessionClientTest, AClientThatGoesTakesItsExecsAlong) {
+  auto watcher = connect();
+  const std::string mark = dir_ + "/pid";
+  {
+    Pair pair = socket_pair(SOCK_STREAM);
+    ASSERT_TRUE(session::send_control(control_.get(), {ControlType::kAddClient}, pair.two.get()));
+    pair.two.reset();
+    ByteQueue out;
+    put(out, 0, box_wire::Hello{});
+    const std::string script =
+        "echo $$ > " + mark + ".new; mv " + mark + ".new " + mark + "; exec sleep 1000";
+    put(out, 1, box_wire::Exec{0, 0, 0, box_wire::kWindow, "/", {"/bin/sh", "-c", script}, {}});
+    iovec parts[8];
+    const auto count = static_cast<int>(out.peek(parts));
+    ASSERT_EQ(writev(pair.one.get(), parts, count), static_cast<ssize_t>(out.size()));
+    ASSERT_TRUE(watcher.exec(shell("until [ -e " + mark + " ]; do sleep 0.02; done")));
+  }
+  // Once it is gone, an exec of another client can see that.
+  ExecRequest request = shell("while kill -0 $(cat " + mark + ") 2>/dev/null; do sleep 0.02; done");
+  request.timeout = 5s;
+  auto gone = watcher.exec(request);
+  ASSERT_TRUE(gone);
+  EXPECT_FALSE(gone->timed_out);
+}
+
+TEST_F(SessionClientTest, ManyExecsInParallel) {
+  std::vector<std::thread> threads;
+  std::atomic<int> good = 0;
+  std::vector<SessionClient> clients;
+  for (int i = 0; i < 24; ++i) clients.push_back(connect());
+  for (int i = 0; i < 24; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 5; ++round) {
+        auto result = clients[static_cast<std::size_t>(i)].exec(
+            shell("echo " + std::to_string(i) + "; head -c 300000 /dev/zero | tr '\\0' x; exit " +
+                  std::to_string(i)));
+        if (result && result->exit_code == i &&
+            result->stdout_data.size() == 300'000 + std::to_string(i).size() + 1)
+          ++good;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(good, 24 * 5);
+}
+
+TEST_F(SessionClientTest, FilesAreReadWrittenListedAndLookedAt) {
+  auto client = connect();
+  const std::string path = dir_ + "/f";
+  std::string data(3'000'000, '\0');
+  Pattern pattern;
+  for (auto& byte : data) byte = static_cast<char>(pattern.next());
+  ASSERT_TRUE(client.write_file(path, data, {.mode = 0640}));
+  auto back = client.read_file(path, 10'000'000);
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_EQ(*back, data);
+  EXPECT_EQ(*client.read_file(path, 5, 100), data.substr(100, 5));
+  EXPECT_EQ(*client.read_file(path, 5, 3'000'000), "");
+
+  auto info = client.stat(path);
+  ASSERT_TRUE(info);
+  EXPECT_EQ(info->size, 3'000'000u);
+  EXPECT_EQ(info->mode, 0640u);
+  EXPECT_EQ(info->type, box_wire::FileType::kRegular);
+
+  ASSERT_TRUE(client.write_file(path, "short"));  // keeps the mode
+  EXPECT_EQ(client.stat(path)->mode, 0640u);
+  ASSERT_TRUE(client.write_file(path, "+more", {.how = box_wire::Write::How::kAppend}));
+  EXPECT_EQ(*client.read_file(path, 100), "short+more");
+  auto exists = client.write_file(path, "x", {.how = box_wire::Write::How::kCreate});
+  ASSERT_FALSE(exists);
+  EXPECT_EQ(exists.error().code, Code::kAlreadyExists);
+
+  ASSERT_EQ(symlink("f", (dir_ + "/link").c_str()), 0);
+  EXPECT_EQ(client.stat(dir_ + "/link")->target, "f");
+  EXPECT_EQ(client.stat(dir_ + "/link", true)->size, 10u);
+  ASSERT_TRUE(client.write_file(dir_ + "/link", "through"));
+  EXPECT_EQ(*client.read_file(path, 100), "through");
+  EXPECT_EQ(client.stat(dir_ + "/link")->type, box_wire::FileType::kSymlink);
+
+  auto entries = client.list(dir_);
+  ASSERT_TRUE(entries);
+  std::vector<std::string> names;
+  for (const auto& entry : *entries) names.push_back(entry.name);
+  std::sort(names.begin(), names.end());
+  EXPECT_THAT(names, ElementsAre("f", "link"));  // no temporary file either
+
+  EXPECT_EQ(client.read_file("/no/such", 1).error().code, Code::kNotFound);
+  EXPECT_EQ(client.read_file("/etc", 1).error().sys_errno, EISDIR);
+  EXPECT_EQ(client.read_file("relative", 1).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(client.list(path).error().sys_errno, ENOTDIR);
+}
+
+TEST_F(SessionClientTest, AFifoDoesNotHoldInit) {
+  auto client = connect();
+  const std::string path = dir_ + "/fifo";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(client.read_file(path, 1).error().sys_errno, EINVAL);
+  EXPECT_FALSE(client.write_file(path, "x"));
+  EXPECT_FALSE(client.write_file(path, "x", {.how = box_wire::Write::How::kAppend}));
+  EXPECT_TRUE(client.ping());
+}
+
+TEST_F(SessionClientTest, ADirectoryOfManyNamesComesWhole) {
+  auto client = connect();
+  ASSERT_TRUE(client.exec(shell("cd " + dir_ + " && seq -f %0200g 1 3000 | xargs touch")));
+  auto entries = client.list(dir_);
+  ASSERT_TRUE(entries) << entries.error().to_string();
+  EXPECT_EQ(entries->size(), 3000u);
+  EXPECT_EQ(client.list(dir_, 100).error().code, Code::kExhausted);
+  EXPECT_TRUE(client.ping());
+}
+
+TEST_F(SessionClientTest, WhenInitDiesClientsHearOfIt) {
+  auto client = connect();
+  std::thread killer([this] {
+    auto other = connect();
+    kill(init_pid_, SIGKILL);
+  });
+  auto result = client.exec(shell("exec sleep 5"));
+  killer.join();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, Code::kBoxDied);
+  EXPECT_EQ(next_event().type, ControlType::kInitLost);
+  EXPECT_EQ(next_event().type, ControlType::kBye);
+  ASSERT_EQ(waitpid(init_pid_, nullptr, 0), init_pid_);
+  init_pid_ = -1;
+}
+
+// An init of our own making that says as much as it may, and then more, to clients that do not
+// read.
+TEST(HostileInit, FloodsStayInLittleMemoryAndEndTheBox) {
+  Pair init = socket_pair(SOCK_STREAM);
+  Pair control = socket_pair(SOCK_SEQPACKET);
+  const pid_t pid = start_program("temenos-session", {{init.one.get(), session::kInitFd},
+                                                      {control.two.get(), session::kControlFd}});
+  init.one.reset();
+  control.two.reset();
+  ByteQueue out;
+  auto send_all = [&out](int fd) {
+    while (!out.empty()) {
+      iovec parts[16];
+      const auto count = static_cast<int>(out.peek(parts));
+      const ssize_t sent = writev(fd, parts, count);
+      if (sent <= 0) return;
+      out.consume(static_cast<std::size_t>(sent));
+    }
+  };
+  put(out, 0, box_wire::Hello{});
+  send_all(init.two.get());
+  std::vector<UniqueFd> clients;
+  for (int i = 0; i < 16; ++i) {
+    Pair pair = socket_pair(SOCK_STREAM);
+    ASSERT_TRUE(
+        session::send_control(control.one.get(), {ControlType::kAddClient}, pair.two.get()));
+    put(out, 0, box_wire::Hello{});
+    for (std::uint32_t id = 1; id <= 64; ++id) {
+      put(out, id, box_wire::Exec{0, 0, 0, box_wire::kWindow, "/", {"x"}, {}});
+    }
+    send_all(pair.one.get());
+    clients.push_back(std::move(pair.one));
+  }
+  // Answers each EXEC and each grant with as many bytes as it allows.
+  box_wire::FrameReader reader(box_wire::kMaxFrame);
+  const std::vector<std::uint8_t> bytes(box_wire::kMaxPayload, 'x');
+  std::size_t sent = 0;
+  auto spend = [&](std::uint32_t id, box_wire::Type type, std::size_t credit) {
+    while (credit > box_wire::kHeaderSize) {
+      const std::size_t size = std::min(credit - box_wire::kHeaderSize, bytes.size());
+      put(out, id, type, {bytes.data(), size});
+      credit -= box_wire::kHeaderSize + size;
+      sent += size;
+    }
+  };
+  std::uint32_t some_id = 0;
+  for (pollfd entry{init.two.get(), POLLIN, 0}; poll(&entry, 1, 700) == 1;) {
+    const auto space = reader.space();
+    const ssize_t count = read(init.two.get(), space.data(), space.size());
+    ASSERT_GT(count, 0);
+    reader.commit(static_cast<std::size_t>(count));
+    box_wire::Frame frame;
+    while (reader.peek(frame) == box_wire::FrameReader::Status::kFrame) {
+      box_wire::Exec exec;
+      box_wire::Credit credit;
+      const auto type = static_cast<box_wire::Type>(frame.header.type);
+      if (type == box_wire::Type::kExec && decode(frame.payload, exec)) {
+        some_id = frame.header.id;
+        put(out, some_id, box_wire::Started{1});
+        spend(some_id, box_wire::Type::kStdout, exec.window);
+        spend(some_id, box_wire::Type::kStderr, exec.window);
+      } else if (type == box_wire::Type::kCredit && decode(frame.payload, credit)) {
+        spend(frame.header.id,
+              credit.stream == box_wire::Stream::kStdout ? box_wire::Type::kStdout
+                                                         : box_wire::Type::kStderr,
+              credit.bytes);
+      }
+      reader.pop();
+    }
+    send_all(init.two.get());
+  }
+  EXPECT_GT(sent, 1u << 20);
+  EXPECT_LT(status_kb(pid, "VmHWM"), 16u << 10);
+  // One byte too many.
+  put(out, some_id, box_wire::Type::kStdout, bytes);
+  send_all(init.two.get());
+  std::vector<ControlType> seen;
+  ControlMessage message;
+  while (recv(control.one.get(), &message, sizeof message, 0) == sizeof message) {
+    seen.push_back(message.type);
+    if (message.type == ControlType::kInitLost) {
+      EXPECT_EQ(message.detail, static_cast<std::uint32_t>(session::Violation::kBeyondCredit));
+    }
+  }
+  EXPECT_THAT(seen, ElementsAre(ControlType::kJailed, ControlType::kReady, ControlType::kInitLost,
+                                ControlType::kKillBox, ControlType::kBye));
+  EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+}
+
+}  // namespace
+}  // namespace temenos

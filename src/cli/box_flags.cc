@@ -1,0 +1,268 @@
+#include "cli/box_flags.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <climits>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "box/host_dirs.h"
+#include "box/project.h"
+#include "codec/object_reader.h"
+#include "sys/file_sys.h"
+#include "temenos/allow/autoexec.h"
+#include "temenos/allow/cooperative_enforcement.h"
+#include "temenos/allow/home_bind.h"
+#include "temenos/allow/host_network.h"
+#include "temenos/allow/shared_write.h"
+#include "temenos/policy_builder.h"
+
+namespace temenos::cli {
+namespace {
+
+constexpr char kGroup[] = "Box";
+constexpr std::size_t kMaxPolicyFile = 1u << 20;
+
+tl::unexpected<Error> usage(std::string what, std::string hint) {
+  return fail(Code::kUsage, std::move(what), std::move(hint));
+}
+
+Result<std::string> working_directory() {
+  char path[PATH_MAX];
+  if (getcwd(path, sizeof path) == nullptr) {
+    return fail_errno(errno, "cannot tell the working directory",
+                      "change to a directory that exists");
+  }
+  return std::string(path);
+}
+
+Result<std::string> absolute(const std::string& path) {
+  if (path.empty()) return usage("an empty path", "name a file or directory");
+  const std::string whole = path[0] == '/' ? path : TRY(working_directory()) + "/" + path;
+  std::vector<std::string> parts;
+  for (const auto& part : split(whole, '/')) {
+    if (part.empty() || part == ".") continue;
+    if (part == "..") {
+      if (!parts.empty()) parts.pop_back();
+    } else {
+      parts.push_back(part);
+    }
+  }
+  std::string out;
+  for (const auto& part : parts) out += "/" + part;
+  return out.empty() ? "/" : out;
+}
+
+template <typename T>
+Result<T> word(const std::string& flag, const std::string& value,
+               std::initializer_list<std::pair<const char*, T>> words) {
+  std::string list;
+  for (const auto& [name, meaning] : words) {
+    if (value == name) return meaning;
+    list += (list.empty() ? "" : ", ") + std::string(name);
+  }
+  return usage(flag + ": '" + escape(value) + "' is not one of " + list, "use one of them");
+}
+
+Result<VolumeMount> parse_volume(const std::string& text) {
+  const auto parts = split(text, ':');
+  if (parts.size() < 2 || parts.size() > 3) {
+    return usage("--volume '" + escape(text) + "' is not HOST:TARGET[:ro|rw]",
+                 "write it like ./data:/data:ro");
+  }
+  VolumeMount volume;
+  volume.target = parts[1];
+  const std::string mode = parts.size() == 3 ? parts[2] : "rw";
+  volume.access =
+      TRY(word<Access>("--volume", mode, {{"ro", Access::kRead}, {"rw", Access::kWrite}}));
+  volume.volume = DiskVolume{TRY(absolute(parts[0])), false, ""};
+  return volume;
+}
+
+Result<void> add_network(const BoxFlags& flags, Policy::Builder& builder) {
+  if (flags.no_net && !flags.net.empty() && flags.net != "none") {
+    return usage("--no-net and --net " + escape(flags.net) + " contradict each other", "keep one");
+  }
+  if (flags.no_net && !flags.allow_host.empty()) {
+    return usage("--no-net and --allow-host contradict each other", "keep one");
+  }
+  if (flags.no_net) {
+    builder.network(NetworkMode::kNone);
+  } else if (!flags.net.empty()) {
+    const auto mode = TRY(word<NetworkMode>("--net", flags.net,
+                                            {{"none", NetworkMode::kNone},
+                                             {"filtered", NetworkMode::kFiltered},
+                                             {"nat", NetworkMode::kNat},
+                                             {"host", NetworkMode::kHost}}));
+    if (mode == NetworkMode::kHost) {
+      builder.network_host(allow::HostNetwork{});
+    } else {
+      builder.network(mode);
+    }
+    if (mode != NetworkMode::kFiltered && !flags.allow_host.empty()) {
+      return usage("--allow-host goes with --net filtered only", "keep one");
+    }
+  }
+  for (const auto& entry : flags.allow_host) builder.allow_host(entry);
+  return {};
+}
+
+Result<void> add_mounts(const BoxFlags& flags, Policy::Builder& builder) {
+  for (const auto& path : flags.read) builder.read(TRY(absolute(path)));
+  for (const auto& path : flags.write) builder.write(TRY(absolute(path)));
+  for (const auto& text : flags.volume) builder.volume(TRY(parse_volume(text)));
+  for (const auto& text : flags.secret_file) {
+    const auto colon = text.rfind(':');
+    if (colon == std::string::npos) {
+      return usage("--secret-file '" + escape(text) + "' is not HOST:TARGET",
+                   "write it like ~/.token:/root/.token");
+    }
+    builder.secret_file(TRY(absolute(text.substr(0, colon))), text.substr(colon + 1));
+  }
+  return {};
+}
+
+Result<void> add_dangers(const BoxFlags& flags, Policy::Builder& builder) {
+  enum class Danger { kHomeBind, kSharedWrite, kAutoexec };
+  for (const auto& name : flags.allow_danger) {
+    switch (TRY(word<Danger>("--allow-danger", name,
+                             {{"home-bind", Danger::kHomeBind},
+                              {"shared-write", Danger::kSharedWrite},
+                              {"autoexec", Danger::kAutoexec}}))) {
+      case Danger::kHomeBind:
+        builder.allow_home_bind(allow::HomeBind{});
+        break;
+      case Danger::kSharedWrite:
+        builder.allow_shared_write(allow::SharedWrite{});
+        break;
+      case Danger::kAutoexec:
+        builder.allow_autoexec(allow::Autoexec{});
+        break;
+    }
+  }
+  return {};
+}
+
+Result<void> add_modes(const BoxFlags& flags, Policy::Builder& builder) {
+  if (!flags.limits.empty()) {
+    builder.limits_mode(TRY(word<LimitsMode>(
+        "--limits", flags.limits,
+        {{"required", LimitsMode::kRequired}, {"best-effort", LimitsMode::kBestEffort}})));
+  }
+  if (!flags.enforcement.empty() && TRY(word<bool>("--enforcement", flags.enforcement,
+                                                   {{"required", false}, {"cooperative", true}}))) {
+    builder.enforcement_cooperative(allow::CooperativeEnforcement{});
+  }
+  if (!flags.scratch.empty()) {
+    builder.scratch(TRY(word<Scratch>("--scratch", flags.scratch,
+                                      {{"disk", Scratch::kDisk}, {"memory", Scratch::kMemory}})));
+  }
+  if (flags.ephemeral && flags.review) {
+    return usage("--ephemeral and --review contradict each other", "keep one");
+  }
+  if (flags.ephemeral) builder.project(ProjectAccess::kRead);
+  if (flags.review) builder.project(ProjectAccess::kReview);
+  if (!flags.platform.empty()) {
+    builder.platform(TRY(word<Platform>("--platform", flags.platform,
+                                        {{"auto", Platform::kAuto},
+                                         {"systrap", Platform::kSystrap},
+                                         {"ptrace", Platform::kPtrace},
+                                         {"kvm", Platform::kKvm}})));
+  }
+  if (!flags.image.empty()) builder.base(flags.image);
+  return {};
+}
+
+Result<Policy> policy_from_file(const std::string& path) {
+  auto text = sys::read_path(path, kMaxPolicyFile);
+  if (!text) {
+    return tl::make_unexpected(
+        std::move(text).error().with_context("--policy").with_hint("give a file that can be read"));
+  }
+  auto policy = path.ends_with(".toml") ? Policy::from_toml(*text) : Policy::from_json(*text);
+  if (!policy) return tl::make_unexpected(std::move(policy).error().with_context(escape(path)));
+  return policy;
+}
+
+}  // namespace
+
+void add_box_flags(CLI::App& command, BoxFlags& flags) {
+  auto option = [&command](const char* name, auto& value, const char* help, const char* type) {
+    return command.add_option(name, value, help)->group(kGroup)->type_name(type);
+  };
+  auto flag = [&command](const char* name, bool& value, const char* help) {
+    return command.add_flag(name, value, help)->group(kGroup);
+  };
+  option("--net", flags.net, "Network: none, filtered (default), nat or host", "MODE");
+  flag("--no-net", flags.no_net, "No network: the same as --net none");
+  option("--allow-host", flags.allow_host, "Let the box reach HOST[:PORT]; again for more", "ENTRY")
+      ->allow_extra_args(false);
+  option("--read", flags.read, "Mount PATH read-only at its own path; again for more", "PATH")
+      ->allow_extra_args(false);
+  option("--write", flags.write, "Mount PATH writable at its own path; again for more", "PATH")
+      ->allow_extra_args(false);
+  option("--volume", flags.volume, "Mount a host directory at TARGET; again for more",
+         "HOST:TARGET[:ro|rw]")
+      ->allow_extra_args(false);
+  option("--secret-file", flags.secret_file, "Mount a file read-only at TARGET; again for more",
+         "HOST:TARGET")
+      ->allow_extra_args(false);
+  flag("--ephemeral", flags.ephemeral, "The project is read-only");
+  flag("--review", flags.review, "The project is copy-on-write");
+  flag("--no-project", flags.no_project, "The project is not mounted");
+  option("--image", flags.image, "Base image instead of the host's /usr", "NAME");
+  option("--memory", flags.memory, "Memory limit", "MB");
+  option("--cpus", flags.cpus, "CPU quota in cores", "N");
+  option("--cpu", flags.cpu, "CPU time limit", "SECONDS");
+  option("--pids", flags.pids, "Process limit", "N");
+  option("--disk", flags.disk, "Disk limit", "MB");
+  option("--output", flags.output, "Cap on a command's output", "MB");
+  option("--scratch", flags.scratch, "Where the box writes: disk (default) or memory", "WHERE");
+  option("--limits", flags.limits, "required, or best-effort (default)", "MODE");
+  option("--enforcement", flags.enforcement, "required (default), or cooperative", "MODE");
+  option("--platform", flags.platform, "gVisor's platform: auto (default), systrap, ptrace, kvm",
+         "NAME");
+  option("--env", flags.env, "Set a variable in the box; again for more", "K=V")
+      ->allow_extra_args(false);
+  option("--allow-danger", flags.allow_danger,
+         "Name a danger to allow it: home-bind, shared-write, autoexec", "NAME")
+      ->allow_extra_args(false);
+  option("--policy", flags.policy_file,
+         "The box's policy from a JSON or TOML file instead of flags", "FILE")
+      ->excludes("--net", "--no-net")
+      ->excludes("--read")
+      ->excludes("--write");
+}
+
+Result<Policy> policy_from_flags(const BoxFlags& flags) {
+  if (!flags.policy_file.empty()) return policy_from_file(flags.policy_file);
+  Policy::Builder builder;
+  TRY(add_network(flags, builder));
+  TRY(add_mounts(flags, builder));
+  TRY(add_modes(flags, builder));
+  TRY(add_dangers(flags, builder));
+  for (const auto& text : flags.env) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return usage("--env '" + escape(text) + "' is not K=V", "write it like --env LANG=C.UTF-8");
+    }
+    builder.env(text.substr(0, equals), text.substr(equals + 1));
+  }
+  Limits limits;
+  limits.memory_mb = flags.memory;
+  limits.cpus = flags.cpus;
+  limits.cpu_seconds = flags.cpu;
+  limits.pids = flags.pids;
+  limits.disk_mb = flags.disk;
+  limits.output_mb = flags.output;
+  builder.limits(limits);
+  return builder.build();
+}
+
+Result<std::string> project_for(const BoxFlags& flags) {
+  if (flags.no_project) return std::string();
+  return box::find_project(TRY(working_directory()), box::home_directory());
+}
+
+}  // namespace temenos::cli

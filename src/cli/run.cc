@@ -1,0 +1,174 @@
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "box/box.h"
+#include "box/exec_result_json.h"
+#include "cli/box_flags.h"
+#include "cli/command.h"
+#include "codec/json.h"
+
+namespace temenos::cli {
+namespace {
+
+constexpr int kTimedOutStatus = 124;
+constexpr double kMaxTimeoutSeconds = 4'000'000;  // a 32-bit number of milliseconds
+
+struct ExecFlags {
+  bool stdin_open = false;
+  bool tty = false;
+  std::string cwd;
+  double timeout = 0;
+  bool json = false;
+};
+
+class RunHelp : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: temenos run [box flags] [command flags] -- COMMAND...\n";
+  }
+};
+
+Result<box::Box> start_box(const BoxFlags& flags, const Policy& policy, const box::HostDirs& dirs) {
+  box::sweep_temporary_data_dirs(dirs);
+  auto probe = TRY(box::probe_runsc(dirs));
+  box::StartOptions options;
+  options.project_dir = TRY(project_for(flags));
+  options.runsc = probe.runsc.path;
+  options.platform = TRY(box::choose_platform(
+      probe, policy->platform, dirs, [&](const gvisor::Runsc& runsc, const std::string& name) {
+        if (isatty(2)) warn("trying gVisor on this host: " + name + " (once per boot) ...");
+        return box::try_platform(dirs, runsc, name);
+      }));
+  return box::Box::start(policy, dirs, options);
+}
+
+// Signals that a terminal or a supervisor sends to us are meant for the command.
+Result<UniqueFd> forwarded_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+    sigaddset(&set, number);
+  if (sigprocmask(SIG_BLOCK, &set, nullptr) != 0) return fail_errno(errno, "blocking signals");
+  UniqueFd fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) return fail_errno(errno, "signalfd");
+  return fd;
+}
+
+void report_new_autoexec(const box::Box& box) {
+  const auto found = box.new_autoexec();
+  if (!found) {
+    warn("could not look for new files that host programs run by themselves: " +
+         found.error().to_string());
+    return;
+  }
+  for (const auto& file : *found) {
+    warn("the box made " + escape(file.path) + ", which host programs obey by themselves (" +
+         escape(file.reason) + "): look at it before you work in that directory");
+  }
+}
+
+int status_of(const ExecResult& result) {
+  if (result.timed_out) return kTimedOutStatus;
+  if (result.exit_code) return *result.exit_code;
+  int number = 1;
+  while (number < SIGRTMAX && signal_name(number) != result.signal) ++number;
+  return 128 + number;
+}
+
+Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
+                const Invocation& invocation) {
+  if (!invocation.has_separator || invocation.command.empty()) {
+    return fail(Code::kUsage, "no command to run", "put it after '--': temenos run --no-net -- ls");
+  }
+  if (exec_flags.tty) {
+    return fail(Code::kNotBuilt, "-t is not built yet", "leave it out");
+  }
+  if (!(exec_flags.timeout >= 0 && exec_flags.timeout <= kMaxTimeoutSeconds)) {
+    return fail(Code::kUsage, "--timeout is not a number of seconds from 0 to 4000000",
+                "give seconds");
+  }
+  const Policy policy = TRY(policy_from_flags(box_flags));
+  const auto dirs = TRY(box::host_dirs());
+  // Before the box starts: a Ctrl-C during the start must still clean up.
+  const UniqueFd signals = TRY(forwarded_signals());
+  auto box = TRY(start_box(box_flags, policy, dirs));
+  for (const auto& warning : box.warnings()) warn("warning: " + warning);
+
+  ExecRequest request;
+  request.argv = invocation.command;
+  request.env = box.environment();
+  request.cwd = exec_flags.cwd.empty() ? box.default_directory() : exec_flags.cwd;
+  request.timeout = std::chrono::milliseconds(std::llround(std::ceil(exec_flags.timeout * 1000)));
+  if (policy->limits.output_mb) {
+    request.output_cap = static_cast<std::uint64_t>(*policy->limits.output_mb) << 20;
+  }
+  ExecIo io;
+  if (exec_flags.stdin_open) io.stdin_fd = 0;
+  if (!exec_flags.json) {
+    io.stdout_fd = 1;
+    io.stderr_fd = 2;
+  }
+  io.signal_fd = signals.get();
+  auto result = box.session().exec(request, io);
+  if (!result) {
+    const Error error = box.explain(result.error());
+    const int status = exec_failure_status(error);
+    if (status == 126 || status == 127) {
+      (void)box.stop();
+      warn(error.to_string());
+      return status;
+    }
+    report_new_autoexec(box);
+    return tl::make_unexpected(error);
+  }
+  if (exec_flags.json) printf("%s\n", serialize_json(to_json(*result)).c_str());
+  if (result->truncated && !exec_flags.json) warn("output was cut short");
+  if (result->timed_out) {
+    warn("timed out after " + std::to_string(result->duration.count()) +
+         " ms: the command and all it started were ended");
+  }
+  report_new_autoexec(box);
+  TRY(box.stop());
+  return status_of(*result);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, const Invocation& invocation, Action& chosen) {
+  auto* command =
+      app.add_subcommand("run", "Run a command in a fresh box; the box is gone afterwards");
+  command->formatter(std::make_shared<RunHelp>());
+  command->footer(
+      "Inside a git repository the repository is mounted at its own path and is the working "
+      "directory;\n"
+      "what git, editors and shells would run from it by themselves is read-only.");
+  auto box_flags = std::make_shared<BoxFlags>();
+  auto exec_flags = std::make_shared<ExecFlags>();
+  add_box_flags(*command, *box_flags);
+  constexpr char kGroup[] = "Command";
+  command->add_flag("-i,--stdin", exec_flags->stdin_open, "Give the command this stdin")
+      ->group(kGroup);
+  command->add_flag("-t", exec_flags->tty, "Run it on a terminal of its own")->group(kGroup);
+  command->add_option("--cwd", exec_flags->cwd, "Working directory in the box")
+      ->group(kGroup)
+      ->type_name("DIR");
+  command->add_option("--timeout", exec_flags->timeout, "End it and all it started after so long")
+      ->group(kGroup)
+      ->type_name("SECONDS");
+  command->add_flag("--json", exec_flags->json, "Print the result as one JSON value")
+      ->group(kGroup);
+  command->callback([box_flags, exec_flags, &invocation, &chosen] {
+    chosen = [box_flags, exec_flags, &invocation] {
+      return run(*box_flags, *exec_flags, invocation);
+    };
+  });
+}
+
+}  // namespace temenos::cli

@@ -1,0 +1,65 @@
+// Running the temenos program in tests, in directories of the test's own.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace temenos::testing {
+
+struct CliResult {
+  int status = -1;  // exit status, or 1000 + signal
+  std::string out;
+  std::string err;
+};
+
+// A directory below /var/tmp (a real file system, which idmapped mounts and an overlay's upper
+// need), with HOME and the XDG directories inside, removed with all in it at the end. `path` has no
+// symlink in it.
+class TestHost {
+ public:
+  TestHost();
+  ~TestHost();
+  TestHost(const TestHost&) = delete;
+  TestHost& operator=(const TestHost&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string dir(const std::string& name) const;  // made, mode 0755
+  std::string file(const std::string& name, const std::string& content,
+                   int mode = 0644) const;  // made
+  // Runs temenos with HOME and XDG_* in here; `env` is added. The working directory is `cwd`, else
+  // an empty directory that is no project.
+  CliResult temenos(const std::vector<std::string>& args, const std::string& input = "",
+                    const std::string& cwd = "",
+                    const std::map<std::string, std::string>& env = {}) const;
+  // The environment that temenos() uses, for tests that start it themselves.
+  std::vector<std::string> environment(const std::map<std::string, std::string>& env = {}) const;
+
+ private:
+  std::string path_;
+};
+
+// The program under test: $TEMENOS_BIN, else ../bin/temenos beside the test program.
+std::string temenos_program();
+// A guest program that lies beside the test programs.
+std::string guest(const std::string& name);
+// What command of the host prints (sh -c); for checks on the host side.
+std::string host_shell(const std::string& script);
+
+// "systrap" and "ptrace".
+const std::vector<std::string>& platforms();
+
+// All of the host that a box could leave behind, before and after: mounts, processes that
+// hold files of this host's data directory, and the data directory itself.
+class Leftovers {
+ public:
+  explicit Leftovers(const TestHost& host);
+  // Empty when nothing is left; else what.
+  std::string check() const;
+
+ private:
+  const TestHost& host_;
+  std::string mounts_;
+};
+
+}  // namespace temenos::testing
