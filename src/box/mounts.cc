@@ -1,8 +1,10 @@
 #include "box/mounts.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pwd.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +14,7 @@
 
 #include "base/text.h"
 #include "base/try.h"
+#include "box/git_worktree.h"
 #include "sys/file_sys.h"
 
 namespace temenos::box {
@@ -106,6 +109,23 @@ Result<void> check_home(const std::string& source, const Policy& policy) {
   return {};
 }
 
+// Windows into the kernel and into other processes, not files.
+Result<void> check_file_system(const Opened& opened) {
+  struct statfs fs{};
+  if (fstatfs(opened.fd.get(), &fs) != 0)
+    return fail_errno(errno, "cannot mount " + escape(opened.path));
+  bool kernel = false;
+  for (const char* tree : {"/proc", "/sys", "/dev"}) kernel |= is_at_or_below(opened.path, tree);
+  for (const long magic : {PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
+                           DEVPTS_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC, SECURITYFS_MAGIC}) {
+    kernel |= fs.f_type == magic;
+  }
+  if (!kernel) return {};
+  return fail(Code::kPolicyViolation,
+              escape(opened.path) + " is a window into the host's kernel, not files",
+              "a box has a /proc, /sys and /dev of its own");
+}
+
 std::string below(const std::string& path, const std::string& directory) {
   return directory == "/" ? path.substr(1) : path.substr(directory.size() + 1);
 }
@@ -115,6 +135,7 @@ class Resolver {
   Resolver(const Policy& policy, const HostDirs& dirs) : policy_(policy), dirs_(dirs) {}
 
   Result<void> add(Opened opened, const std::string& target, bool writable) {
+    TRY(check_file_system(opened));
     TRY(check_home(opened.path, policy_));
     keeper::BindSpec bind{opened.path, target, writable, {}, {}};
     TRY(hide_own(opened, bind));
@@ -178,15 +199,23 @@ class Resolver {
   Mounts out_;
 };
 
+Result<void> add_project(Resolver& resolver, const Policy& policy, const std::string& project) {
+  const bool writable = policy->project == ProjectAccess::kWrite;
+  TRY(resolver.add(TRY(open_source(project)), project, writable));
+  const auto worktree = find_git_worktree(project);
+  if (!worktree) return {};
+  TRY(resolver.add(TRY(open_source(worktree->common)), worktree->common, false));
+  if (!writable) return {};
+  for (const auto& path : worktree->written) TRY(resolver.add(TRY(open_source(path)), path, true));
+  return {};
+}
+
 }  // namespace
 
 Result<Mounts> resolve_mounts(const Policy& policy, const std::string& project_dir,
                               const HostDirs& dirs) {
   Resolver resolver(policy, dirs);
-  if (!project_dir.empty()) {
-    TRY(resolver.add(TRY(open_source(project_dir)), project_dir,
-                     policy->project == ProjectAccess::kWrite));
-  }
+  if (!project_dir.empty()) TRY(add_project(resolver, policy, project_dir));
   for (const auto& mount : policy->mounts) {
     TRY(resolver.add(TRY(open_source(mount.source)), mount.target, mount.access == Access::kWrite));
   }
