@@ -116,7 +116,7 @@ Result<void> add_mounts(const BoxFlags& flags, Policy::Builder& builder) {
     const auto colon = text.rfind(':');
     if (colon == std::string::npos) {
       return usage("--secret-file '" + escape(text) + "' is not HOST:TARGET",
-                   "write it like ~/.token:/root/.token");
+                   "write it like ./token:/run/token");
     }
     builder.secret_file(TRY(absolute(text.substr(0, colon))), text.substr(colon + 1));
   }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -186,7 +185,7 @@ Result<void> set_up(HelperStart& start) {
 
 // Only in the tree that build_tree() made: kDataDir means something else on the host.
 Result<void> remove_box_files() {
-  (void)umount2(kRootfs, MNT_DETACH);
+  TRY(sys::detach_mount(kRootfs));
   const UniqueFd data(open(kDataDir, O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!data) return fail_errno(errno, "opening the data directory");
   for (const char* name : {"upper", "work", "base"}) TRY(sys::remove_tree(data.get(), name));

@@ -85,6 +85,11 @@ Result<void> make_read_only(int fd, bool recursive) {
   return {};
 }
 
+Result<void> detach_mount(const char* path) {
+  if (umount2(path, MNT_DETACH) != 0) return fail_errno(errno, std::string("unmounting ") + path);
+  return {};
+}
+
 Result<void> make_all_private() {
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     return fail_errno(errno, "making all mounts private");

@@ -37,6 +37,9 @@ Result<void> attach_mount(int mount_fd, int target_fd);
 // Makes the mount at `fd`, with `recursive` all below it, read-only for good.
 Result<void> make_read_only(int fd, bool recursive);
 
+// Takes the mount at `path`, with all below it, out of this mount namespace.
+Result<void> detach_mount(const char* path);
+
 // No mount event goes in or out of this mount namespace any more.
 Result<void> make_all_private();
 
