@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -120,6 +121,32 @@ TEST_F(RunscFilter, KeepsBitsOnTheOverlay) {
   struct stat st{};
   ASSERT_EQ(stat(path_.c_str(), &st), 0);
   EXPECT_EQ(run(st.st_dev, [&] { return guest_calls(path_, true); }), 0);
+}
+
+// Each name is moved or removed once, by the supervisor, and only a single component is a name.
+int name_calls(const std::string& dir) {
+  const int fd = open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (mkdirat(fd, "sub", 0755) != 0 || mkdirat(fd, "other", 0755) != 0) return 1;
+  const int sub = openat(fd, "sub", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const int file = openat(fd, "a", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+  if (file < 0) return 2;
+  if (syscall(SYS_renameat2, fd, "a", sub, "b", 0) != 0) return 3;
+  if (syscall(SYS_renameat, sub, "b", fd, "c") != 0) return 4;
+  if (syscall(SYS_renameat2, fd, "c", fd, "other", RENAME_NOREPLACE) == 0 || errno != EEXIST)
+    return 5;
+  if (syscall(SYS_renameat2, fd, "../x", fd, "y", 0) == 0 || errno != EPERM) return 6;
+  if (syscall(SYS_renameat2, fd, "c", fd, "sub/c", 0) == 0 || errno != EPERM) return 7;
+  if (syscall(SYS_renameat2, fd, nullptr, fd, "y", 0) == 0 || errno != EPERM) return 8;
+  if (syscall(SYS_unlinkat, fd, "other", 0) == 0 || errno != EISDIR) return 9;
+  if (syscall(SYS_unlinkat, fd, "other", AT_REMOVEDIR) != 0) return 10;
+  if (syscall(SYS_unlinkat, fd, "c", 0) != 0) return 11;
+  if (syscall(SYS_unlinkat, fd, "c", 0) == 0 || errno != ENOENT) return 12;
+  if (syscall(SYS_unlinkat, fd, std::string(300, 'n').c_str(), 0) == 0) return 13;
+  return 0;
+}
+
+TEST_F(RunscFilter, RenamesAndUnlinksForTheCaller) {
+  EXPECT_EQ(run(static_cast<dev_t>(-1), [&] { return name_calls(path_); }), 0);
 }
 
 }  // namespace

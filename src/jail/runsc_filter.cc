@@ -4,7 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -18,6 +23,7 @@ constexpr unsigned kSetIdBits = S_ISUID | S_ISGID;
 
 // Newer than the headers of Debian 12.
 constexpr int kFchmodat2 = 452;
+constexpr std::uint64_t kSignBit = 0x80000000;
 
 // The rules as data; everything that no rule names is allowed (gVisor's own filter is the narrow
 // one).
@@ -53,6 +59,10 @@ const std::vector<Rule>& rules() {
         rule(kAsk, SCMP_SYS(fchown), above(2, 0)),
         rule(kAsk, SCMP_SYS(fchownat), above(2, 0)),
         rule(kAsk, SCMP_SYS(fchownat), above(3, 0)),
+        // With a descriptor (not AT_FDCWD, whose sign bit is set) they are a guest's.
+        rule(kAsk, SCMP_SYS(renameat), masked(0, kSignBit, 0)),
+        rule(kAsk, SCMP_SYS(renameat2), masked(0, kSignBit, 0)),
+        rule(kAsk, SCMP_SYS(unlinkat), masked(0, kSignBit, 0)),
         // By path: gVisor never does; a path in memory cannot be judged without a race.
         rule(kDeny, SCMP_SYS(chown)),
         rule(kDeny, SCMP_SYS(lchown)),
@@ -78,35 +88,106 @@ const std::vector<Rule>& rules() {
   return table;
 }
 
-// The file that descriptor `fd` of thread `tid` names, pinned: later changes of that table do not
+// The file that a descriptor of thread `tid` names, pinned: later changes of that table do not
 // matter.
-int pin(std::uint32_t tid, std::uint64_t fd) {
+UniqueFd pin(std::uint32_t tid, std::uint64_t fd) {
   const std::string path =
       "/proc/" + std::to_string(tid) + "/fd/" + std::to_string(static_cast<int>(fd));
-  return open(path.c_str(), O_PATH | O_CLOEXEC);
+  return UniqueFd(open(path.c_str(), O_PATH | O_CLOEXEC));
 }
 
-// What the call would have done, as an errno. The pinned file is changed through /proc/self/fd,
-// which works on O_PATH descriptors and needs no reopening.
-int perform(const seccomp_notif& request, int file, dev_t overlay_dev) {
-  struct stat st{};
-  if (fstat(file, &st) != 0) return errno;
-  const bool own = st.st_dev == overlay_dev;
-  const std::string path = "/proc/self/fd/" + std::to_string(file);
-  const auto& args = request.data.args;
-  if (request.data.nr == SCMP_SYS(fchmod)) {
-    const auto asked = static_cast<mode_t>(args[1]) & 07777;
-    return chmod(path.c_str(), own ? asked : asked & ~kSetIdBits) == 0 ? 0 : errno;
+// A name in the memory of `tid`, copied. Empty: not a single path component, or not readable.
+std::string copy_name(std::uint32_t tid, std::uint64_t address) {
+  const UniqueFd memory(
+      open(("/proc/" + std::to_string(tid) + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
+  char name[NAME_MAX + 1];
+  const ssize_t n =
+      memory ? pread(memory.get(), name, sizeof name, static_cast<off_t>(address)) : -1;
+  const std::size_t length = n > 0 ? strnlen(name, static_cast<std::size_t>(n)) : 0;
+  const std::string_view text(name, length);
+  if (n <= 0 || length == static_cast<std::size_t>(n)) return "";  // no end in sight
+  if (text == "." || text == ".." || text.find('/') != std::string_view::npos) return "";
+  return std::string(text);
+}
+
+// What a call asks for, taken out of its process before anything is decided.
+struct Request {
+  int syscall = 0;
+  std::array<std::uint64_t, 6> args{};
+  UniqueFd file;     // of the first argument
+  UniqueFd to;       // rename: the directory it goes to
+  std::string name;  // rename, unlink
+  std::string to_name;
+};
+
+Request take(const seccomp_notif& notification) {
+  Request request;
+  request.syscall = notification.data.nr;
+  std::copy(std::begin(notification.data.args), std::end(notification.data.args),
+            request.args.begin());
+  const auto& args = request.args;
+  request.file = pin(notification.pid, args[0]);
+  if (request.syscall == SCMP_SYS(unlinkat)) request.name = copy_name(notification.pid, args[1]);
+  if (request.syscall == SCMP_SYS(renameat) || request.syscall == SCMP_SYS(renameat2)) {
+    request.name = copy_name(notification.pid, args[1]);
+    request.to = pin(notification.pid, args[2]);
+    request.to_name = copy_name(notification.pid, args[3]);
   }
-  const bool at = request.data.nr == SCMP_SYS(fchownat);
-  if (at && (args[4] & AT_EMPTY_PATH) == 0) return EPERM;
+  return request;
+}
+
+int change_mode(const Request& request, bool own) {
+  const auto asked = static_cast<mode_t>(request.args[1]) & 07777;
+  // Through /proc/self/fd: that works on O_PATH descriptors and reopens nothing.
+  const std::string path = "/proc/self/fd/" + std::to_string(request.file.get());
+  return chmod(path.c_str(), own ? asked : asked & ~kSetIdBits) == 0 ? 0 : errno;
+}
+
+int change_owner(const Request& request, bool own) {
+  const bool at = request.syscall == SCMP_SYS(fchownat);
+  if (at && (request.args[4] & AT_EMPTY_PATH) == 0) return EPERM;
   if (!own) return 0;
-  const auto uid = static_cast<uid_t>(args[at ? 2 : 1]);
-  const auto gid = static_cast<gid_t>(args[at ? 3 : 2]);
-  if (S_ISLNK(st.st_mode)) {
-    return fchownat(file, "", uid, gid, AT_EMPTY_PATH) == 0 ? 0 : errno;
+  const auto uid = static_cast<uid_t>(request.args[at ? 2 : 1]);
+  const auto gid = static_cast<gid_t>(request.args[at ? 3 : 2]);
+  return fchownat(request.file.get(), "", uid, gid, AT_EMPTY_PATH) == 0 ? 0 : errno;
+}
+
+int remove_name(const Request& request) {
+  if (request.name.empty()) return EPERM;
+  const int flags = static_cast<int>(request.args[2]);
+  return unlinkat(request.file.get(), request.name.c_str(), flags) == 0 ? 0 : errno;
+}
+
+int change_name(const Request& request) {
+  if (request.name.empty() || request.to_name.empty()) return EPERM;
+  if (!request.to) return EBADF;
+  const auto flags =
+      request.syscall == SCMP_SYS(renameat2) ? static_cast<unsigned>(request.args[4]) : 0u;
+  return renameat2(request.file.get(), request.name.c_str(), request.to.get(),
+                   request.to_name.c_str(), flags) == 0
+             ? 0
+             : errno;
+}
+
+// Makes the call; what it would have failed with, as an errno.
+int perform(const Request& request, dev_t overlay_dev) {
+  struct stat st{};
+  if (fstat(request.file.get(), &st) != 0) return errno;
+  const bool own = st.st_dev == overlay_dev;
+  switch (request.syscall) {
+    case SCMP_SYS(fchmod):
+      return change_mode(request, own);
+    case SCMP_SYS(fchown):
+    case SCMP_SYS(fchownat):
+      return change_owner(request, own);
+    case SCMP_SYS(unlinkat):
+      return remove_name(request);
+    case SCMP_SYS(renameat):
+    case SCMP_SYS(renameat2):
+      return change_name(request);
+    default:
+      return EPERM;
   }
-  return chown(path.c_str(), uid, gid) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -124,12 +205,11 @@ Result<void> answer_runsc(int listener, dev_t overlay_dev) {
   const ScopeExit release([&] { seccomp_notify_free(request, response); });
   // ENOENT and EINTR: the caller was killed meanwhile.
   if (seccomp_notify_receive(listener, request) != 0) return {};
-  const UniqueFd file(pin(request->pid, request->data.args[0]));
-  const int err = file ? 0 : EBADF;
-  // Only after this check is it certain that `tid` was still the caller when its table was read.
+  const Request call = take(*request);
+  // Only after this check is it certain that the thread was still the caller when it was read.
   if (seccomp_notify_id_valid(listener, request->id) != 0) return {};
   response->id = request->id;
-  response->error = -(err != 0 ? err : perform(*request, file.get(), overlay_dev));
+  response->error = -(call.file ? perform(call, overlay_dev) : EBADF);
   response->val = 0;
   response->flags = 0;
   (void)seccomp_notify_respond(listener, response);

@@ -1,12 +1,15 @@
 // The seccomp filter that runsc and all its processes run under, and the supervisor that answers
 // for it.
 //
-// What it is for: files that a box writes in a bind mount lie on the host. Without the filter a box
-// could leave a setuid program or a file of another owner there: gVisor's gofer and sentry make
-// these system calls on the host for it. MS_NOSUID on the box's mount does not help, because the
-// file is later run through the host's own mount. What it does not do: it is no replacement for
-// gVisor's own filters, which come on top. What it trusts: nothing that runs under it. A system
-// call's arguments are read once, from the kernel.
+// What it is for: files that a box writes in a bind mount lie on the host, and gVisor's processes
+// make the system calls for it. Without the filter a box could leave a setuid program or a file of
+// another owner there (MS_NOSUID on the box's mount does not help: the file is later run through
+// the host's own mount), and could rename a protected directory: the kernel refuses that for mount
+// points, but looks only at those of the caller's mount namespace, and the sentry has none of ours.
+// What it does not do: it is no replacement for gVisor's own filters, which come on top.
+// What it trusts: nothing that runs under it. Descriptors are pinned and names copied before they
+// are judged, and the supervisor then makes the call itself, in its own mount namespace, on exactly
+// those.
 #pragma once
 
 #include "base/unique_fd.h"
@@ -18,10 +21,14 @@ namespace temenos::jail {
 // goes on to exec runsc). Returns the listener for answer_runsc().
 Result<UniqueFd> load_runsc_filter();
 
-// Answers one request of the listener: a chmod or chown of a file of the box's own overlay (the
-// file system `overlay_dev`) is done as asked; on any other file the setuid and setgid bits are
-// left out and the owner stays, and the caller is told that it worked, as file systems without
-// owners do (vfat's `quiet`). An error means the listener itself is broken.
+// Answers one request of the listener. The calling process must be root of the box's user
+// namespace, and in a mount namespace in which what must not be renamed is a mount point.
+//   chmod, chown   of a file of the box's own overlay (the file system `overlay_dev`): done as
+//   asked. On any other
+//                  file the setuid and setgid bits are left out and the owner stays, and the caller
+//                  is told that it worked, as file systems without owners do (vfat's `quiet`).
+//   rename, unlink done here, where the kernel sees our mount points (EBUSY).
+// An error means the listener itself is broken.
 Result<void> answer_runsc(int listener, dev_t overlay_dev);
 
 }  // namespace temenos::jail

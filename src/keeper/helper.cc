@@ -38,17 +38,21 @@ struct Running {
 
 std::vector<std::string> runsc_command(const LaunchSpec& spec) {
   const std::string log = std::string("--log=") + kLogDir + "/runsc.log";
-  return {kRunscPath, std::string("--root=") + kRunscState, log, "--log-format=text",
-          "--platform=" + spec.platform, spec.host_network ? "--network=host" : "--network=none",
+  return {kRunscPath,
+          std::string("--root=") + kRunscState,
+          log,
+          "--log-format=text",
+          "--platform=" + spec.platform,
+          spec.host_network ? "--network=host" : "--network=none",
           "--overlay2=none",   // the box's root is a host overlay: what was written is on disk
           "--ignore-cgroups",  // limits are ours, outside
-          // The gofer opens, renames and removes for the sentry. With directfs the sentry would do
-          // so itself, in a mount namespace without our mounts, and there rename(2) of a protected
-          // directory works.
-          "--directfs=false",
+          "--directfs=true",   // the sentry opens files itself, in what the gofer handed it
           "--file-access=exclusive",      // nobody else writes in the box's own root
           "--file-access-mounts=shared",  // people edit the project at the same time
-          "--host-uds=none", "run", std::string("--bundle=") + kBundle, "box"};
+          "--host-uds=none",
+          "run",
+          std::string("--bundle=") + kBundle,
+          "box"};
 }
 
 // In the child that becomes runsc. Returns only on failure.
