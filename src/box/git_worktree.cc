@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/unique_fd.h"
-#include "box/host_dirs.h"
+#include "policy/paths.h"
 #include "sys/file_sys.h"
 
 namespace temenos::box {

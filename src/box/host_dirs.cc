@@ -63,12 +63,6 @@ std::string home_directory() {
   return home;
 }
 
-bool is_at_or_below(const std::string& path, const std::string& directory) {
-  if (directory == "/") return true;
-  return path.compare(0, directory.size(), directory) == 0 &&
-         (path.size() == directory.size() || path[directory.size()] == '/');
-}
-
 std::vector<std::string> HostDirs::own() const {
   std::vector<std::string> out{data, config, cache, libexec};
   if (!runtime.empty()) out.push_back(runtime);

@@ -27,7 +27,4 @@ Result<HostDirs> host_dirs();
 // The user's home: $HOME, else the one in passwd. Empty when there is none.
 std::string home_directory();
 
-// True when `path` is `directory` or lies below it. Both absolute and lexically normal.
-bool is_at_or_below(const std::string& path, const std::string& directory);
-
 }  // namespace temenos::box

@@ -7,6 +7,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -15,68 +16,12 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "box/git_worktree.h"
+#include "box/source_path.h"
+#include "policy/paths.h"
 #include "sys/file_sys.h"
 
 namespace temenos::box {
 namespace {
-
-struct Opened {
-  std::string path;  // real
-  UniqueFd fd;
-};
-
-Result<Opened> open_source(const std::string& path) {
-  auto real = sys::resolve(path);
-  if (!real) {
-    return tl::make_unexpected(
-        std::move(real).error().with_context("cannot mount").with_hint("give a path that exists"));
-  }
-  Opened opened{*real, TRY(sys::open_canonical(*real))};
-  return opened;
-}
-
-// A volume's directory: made below allowed_root where asked, and in it by the kernel's own walk.
-Result<Opened> open_volume(const DiskVolume& volume) {
-  const std::string wanted = volume.host_dir;
-  if (volume.allowed_root.empty()) {
-    if (volume.create) {
-      auto made = sys::make_directories(wanted, 0755);
-      if (!made && made.error().sys_errno == ELOOP) return open_source(wanted);
-      if (!made) {
-        return tl::make_unexpected(
-            std::move(made).error().with_hint("make the directory yourself"));
-      }
-    }
-    return open_source(wanted);
-  }
-  const Opened root = TRY(open_source(volume.allowed_root));
-  // What the user wrote may pass through symlinks above the root; below it none is allowed.
-  std::string inside;
-  for (const std::string& prefix : {volume.allowed_root, root.path}) {
-    if (is_at_or_below(wanted, prefix)) {
-      inside = wanted.size() == prefix.size() ? "." : wanted.substr(prefix.size() + 1);
-      break;
-    }
-  }
-  if (inside.empty()) {
-    return fail(Code::kPolicyViolation,
-                "the volume " + escape(wanted) + " is not below its allowed root " +
-                    escape(volume.allowed_root),
-                "choose a directory below it");
-  }
-  auto fd = volume.create ? sys::make_directories(root.fd.get(), inside, 0755)
-                          : sys::open_beneath(root.fd.get(), inside, O_PATH | O_DIRECTORY);
-  if (!fd) {
-    const bool link = fd.error().sys_errno == ELOOP || fd.error().sys_errno == EXDEV;
-    return tl::make_unexpected(
-        std::move(fd)
-            .error()
-            .with_context("the volume " + escape(wanted))
-            .with_hint(link ? "below its allowed root a volume's path may have no symlink in it"
-                            : "make the directory, or let the volume be created"));
-  }
-  return Opened{inside == "." ? root.path : root.path + "/" + inside, std::move(*fd)};
-}
 
 std::set<std::string> home_directories() {
   std::set<std::string> homes{home_directory()};
@@ -115,7 +60,6 @@ Result<void> check_file_system(const Opened& opened) {
   if (fstatfs(opened.fd.get(), &fs) != 0)
     return fail_errno(errno, "cannot mount " + escape(opened.path));
   bool kernel = false;
-  for (const char* tree : {"/proc", "/sys", "/dev"}) kernel |= is_at_or_below(opened.path, tree);
   for (const long magic : {PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
                            DEVPTS_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC, SECURITYFS_MAGIC}) {
     kernel |= fs.f_type == magic;
@@ -135,6 +79,8 @@ class Resolver {
   Resolver(const Policy& policy, const HostDirs& dirs) : policy_(policy), dirs_(dirs) {}
 
   Result<void> add(Opened opened, const std::string& target, bool writable) {
+    TRY(check_source(opened.path, writable ? Access::kWrite : Access::kRead,
+                     policy_->allowed.home_bind, target));
     TRY(check_file_system(opened));
     TRY(check_home(opened.path, policy_));
     keeper::BindSpec bind{opened.path, target, writable, {}, {}};
@@ -199,15 +145,47 @@ class Resolver {
   Mounts out_;
 };
 
-Result<void> add_project(Resolver& resolver, const Policy& policy, const std::string& project) {
+Result<void> add_project(Resolver& resolver, SourcePaths& paths, const Policy& policy,
+                         const std::string& project) {
   const bool writable = policy->project == ProjectAccess::kWrite;
-  TRY(resolver.add(TRY(open_source(project)), project, writable));
+  TRY(resolver.add(TRY(paths.open(project)), project, writable));
   const auto worktree = find_git_worktree(project);
-  if (!worktree) return {};
-  TRY(resolver.add(TRY(open_source(worktree->common)), worktree->common, false));
-  if (!writable) return {};
-  for (const auto& path : worktree->written) TRY(resolver.add(TRY(open_source(path)), path, true));
+  if (worktree) {
+    TRY(resolver.add(TRY(paths.open(worktree->common)), worktree->common, false));
+    for (const auto& path : worktree->written) {
+      if (writable) TRY(resolver.add(TRY(paths.open(path)), path, true));
+    }
+  }
+  paths.add_writable(project);
   return {};
+}
+
+// One bind of the policy, before its source is looked for.
+struct Wanted {
+  DiskVolume source;
+  std::string target;
+  bool writable = false;
+};
+
+std::vector<Wanted> wanted_binds(const Policy& policy) {
+  std::vector<Wanted> wanted;
+  for (const auto& mount : policy->mounts) {
+    wanted.push_back({{mount.source, false, ""}, mount.target, mount.access == Access::kWrite});
+  }
+  for (const auto& volume : policy->volumes) {
+    const auto* disk = std::get_if<DiskVolume>(&volume.volume);
+    if (disk != nullptr) wanted.push_back({*disk, volume.target, volume.access == Access::kWrite});
+  }
+  for (const auto& secret : policy->secret_files) {
+    wanted.push_back({{secret.source, false, ""}, secret.target, false});
+  }
+  // What a box may write is known before links that might lie in it are met; an outer one before an
+  // inner.
+  std::sort(wanted.begin(), wanted.end(), [](const Wanted& a, const Wanted& b) {
+    if (a.writable != b.writable) return a.writable;
+    return a.source.host_dir.size() < b.source.host_dir.size();
+  });
+  return wanted;
 }
 
 }  // namespace
@@ -215,20 +193,17 @@ Result<void> add_project(Resolver& resolver, const Policy& policy, const std::st
 Result<Mounts> resolve_mounts(const Policy& policy, const std::string& project_dir,
                               const HostDirs& dirs) {
   Resolver resolver(policy, dirs);
-  if (!project_dir.empty()) TRY(add_project(resolver, policy, project_dir));
-  for (const auto& mount : policy->mounts) {
-    TRY(resolver.add(TRY(open_source(mount.source)), mount.target, mount.access == Access::kWrite));
+  SourcePaths paths(home_directory());
+  if (!project_dir.empty()) TRY(add_project(resolver, paths, policy, project_dir));
+  for (const auto& wanted : wanted_binds(policy)) {
+    Opened opened = TRY(paths.open(wanted.source));
+    if (wanted.writable) paths.add_writable(opened.path);
+    TRY(resolver.add(std::move(opened), wanted.target, wanted.writable));
   }
   for (const auto& volume : policy->volumes) {
     if (const auto* memory = std::get_if<MemoryVolume>(&volume.volume)) {
       resolver.out().memory.push_back({volume.target, static_cast<std::uint64_t>(memory->size_mb)});
-      continue;
     }
-    TRY(resolver.add(TRY(open_volume(std::get<DiskVolume>(volume.volume))), volume.target,
-                     volume.access == Access::kWrite));
-  }
-  for (const auto& secret : policy->secret_files) {
-    TRY(resolver.add(TRY(open_source(secret.source)), secret.target, false));
   }
   return std::move(resolver.out());
 }

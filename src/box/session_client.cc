@@ -138,7 +138,6 @@ Result<void> SessionClient::Channel::wait(std::span<pollfd> others, Clock::time_
   for (std::size_t i = 0; i < others.size(); ++i)
     others[i].revents = ready > 0 ? polls[i].revents : 0;
   if (ready <= 0 || (polls.back().revents & ~POLLOUT) == 0) return {};
-  if (popped) reader.release_if_empty();
   const auto space = reader.space();
   const ssize_t count = recv(socket.get(), space.data(), space.size(), MSG_DONTWAIT);
   if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return lost();

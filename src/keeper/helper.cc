@@ -117,6 +117,17 @@ Result<Running> start_runsc(const LaunchSpec& spec, int init_socket, int lock) {
   return tl::make_unexpected(to_error(message));
 }
 
+// runsc's log is a JSON object a line; the text of the last one, or the whole when it looks
+// otherwise.
+std::string last_message(const std::string& log) {
+  constexpr std::string_view kBegin = "{\"msg\":\"";
+  constexpr std::string_view kEnd = "\",\"level\"";
+  const auto begin = log.rfind(kBegin);
+  const auto end = log.find(kEnd, begin == std::string::npos ? 0 : begin);
+  if (begin == std::string::npos || end == std::string::npos) return log;
+  return log.substr(begin + kBegin.size(), end - begin - kBegin.size());
+}
+
 // The last lines that runsc left, for the error of a box that did not start.
 std::string log_tail() {
   for (const char* name : {"/runsc.log", "/output"}) {
@@ -128,7 +139,7 @@ std::string log_tail() {
     const off_t from =
         size > static_cast<off_t>(kLogTail) ? size - static_cast<off_t>(kLogTail) : 0;
     const ssize_t n = pread(fd.get(), buffer, sizeof buffer, from);
-    if (n > 0) return std::string(buffer, static_cast<std::size_t>(n));
+    if (n > 0) return last_message(std::string(buffer, static_cast<std::size_t>(n)));
   }
   return "";
 }

@@ -139,30 +139,34 @@ bool below(const std::string& path, const std::string& directory) {
          path[directory.size()] == '/';
 }
 
-// gVisor makes a missing mount point by itself, on the host when it lies in a bind. So it must be
-// there: in the base we make it, in another bind it is the user's to make.
-Result<void> make_mount_point(const LaunchSpec& spec, std::size_t index, int base) {
-  const BindSpec& bind = spec.binds[index];
-  const UniqueFd source = TRY(open_path("/m/" + std::to_string(index)));
-  const bool directory = S_ISDIR(TRY(sys::stat_fd(source.get())).st_mode);
-  std::size_t parent = spec.binds.size();
+// The innermost bind that `target` lies in; the number of binds when there is none.
+std::size_t bind_around(const LaunchSpec& spec, const std::string& target) {
+  std::size_t around = spec.binds.size();
   for (std::size_t i = 0; i < spec.binds.size(); ++i) {
-    if (below(bind.target, spec.binds[i].target) &&
-        (parent == spec.binds.size() || below(spec.binds[i].target, spec.binds[parent].target))) {
-      parent = i;
+    if (below(target, spec.binds[i].target) &&
+        (around == spec.binds.size() || below(spec.binds[i].target, spec.binds[around].target))) {
+      around = i;
     }
   }
-  if (parent < spec.binds.size()) {
-    const std::string inside = bind.target.substr(spec.binds[parent].target.size() + 1);
-    const UniqueFd root = TRY(open_path("/m/" + std::to_string(parent)));
+  return around;
+}
+
+// gVisor makes a missing mount point by itself, on the host when it lies in a bind. So it must be
+// there: in the base we make it, in another bind it is the user's to make.
+Result<void> make_mount_point(const LaunchSpec& spec, const std::string& target, bool directory,
+                              int base) {
+  const std::size_t around = bind_around(spec, target);
+  if (around < spec.binds.size()) {
+    const std::string inside = target.substr(spec.binds[around].target.size() + 1);
+    const UniqueFd root = TRY(open_path("/m/" + std::to_string(around)));
     const auto there = open_in_bind(root.get(), inside);
     if (there && S_ISDIR(TRY(sys::stat_fd(there->get())).st_mode) == directory) return {};
     return fail(Code::kInvalidArgument,
-                "cannot mount at " + escape(bind.target) + ": there is no such " +
-                    (directory ? "directory" : "file") + " in " + escape(spec.binds[parent].source),
+                "cannot mount at " + escape(target) + ": there is no such " +
+                    (directory ? "directory" : "file") + " in " + escape(spec.binds[around].source),
                 "make it first, or mount somewhere else");
   }
-  const std::string relative = bind.target.substr(1);
+  const std::string relative = target.substr(1);
   if (directory) {
     TRY(sys::make_directories(base, relative, 0755));
     return {};
@@ -195,7 +199,12 @@ Result<void> make_base(const LaunchSpec& spec, const Sources& sources) {
     }
   }
   for (std::size_t i = 0; i < spec.binds.size(); ++i) {
-    TRY(make_mount_point(spec, i, base.get()));
+    const UniqueFd source = TRY(open_path("/m/" + std::to_string(i)));
+    const bool directory = S_ISDIR(TRY(sys::stat_fd(source.get())).st_mode);
+    TRY(make_mount_point(spec, spec.binds[i].target, directory, base.get()));
+  }
+  for (const auto& memory : spec.memory) {
+    TRY(make_mount_point(spec, memory.target, true, base.get()));
   }
   return {};
 }
@@ -315,6 +324,12 @@ Result<void> build_tree(const LaunchSpec& spec, Sources sources) {
   TRY(attach_new(sources.runsc.get(), kRunscPath));
   TRY(make_dir("/box"));
   TRY(attach_new(sources.init.get(), "/box/init"));
+  {
+    // The box gets this directory: read-only by the kernel, not only by the sandbox's word.
+    const UniqueFd plain = TRY(open_path("/box"));
+    const UniqueFd box = TRY(sys::clone_mount(plain.get(), {.read_only = true}));
+    TRY(sys::attach_mount(box.get(), plain.get()));
+  }
   TRY(make_dir(kLogDir));
   TRY(make_dir("/tmp"));  // runsc mounts its own on it
   // Of its own, so that messages a box provokes cannot fill it.
