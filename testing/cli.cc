@@ -3,10 +3,15 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <climits>
 #include <csignal>
 #include <cstdio>
@@ -14,6 +19,8 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+
+#include "sys/mount_sys.h"
 
 namespace temenos::testing {
 namespace {
@@ -68,6 +75,69 @@ void pump(int in, int out, int err, std::string input, CliResult& result) {
     }
   }
   if (fds[0].fd >= 0) close(in);
+}
+
+std::vector<std::string> names_in(const std::string& directory) {
+  std::vector<std::string> names;
+  DIR* dir = opendir(directory.c_str());
+  if (dir == nullptr) return names;
+  while (const dirent* entry = readdir(dir)) names.emplace_back(entry->d_name);
+  closedir(dir);
+  return names;
+}
+
+std::string link_target(const std::string& path) {
+  char target[PATH_MAX];
+  const ssize_t n = readlink(path.c_str(), target, sizeof target);
+  return std::string(target, n > 0 ? static_cast<std::size_t>(n) : 0);
+}
+
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> pids;
+  for (const auto& name : names_in("/proc")) {
+    const int pid = atoi(name.c_str());
+    if (pid > 0) pids.push_back(pid);
+  }
+  return pids;
+}
+
+// 0 when it has ended.
+pid_t parent_of(pid_t pid) {
+  const std::string status = read_file("/proc/" + std::to_string(pid) + "/status");
+  const auto at = status.find("\nPPid:\t");
+  return at == std::string::npos ? 0 : atoi(status.c_str() + at + 7);
+}
+
+bool is_descendant(pid_t pid) {
+  for (pid = parent_of(pid); pid > 1; pid = parent_of(pid)) {
+    if (pid == getpid()) return true;
+  }
+  return false;
+}
+
+bool holds_below(const std::string& descriptors, const std::string& directory) {
+  for (const auto& name : names_in(descriptors)) {
+    if (link_target(descriptors + "/" + name).rfind(directory, 0) == 0) return true;
+  }
+  return false;
+}
+
+std::string held_namespaces() {
+  std::string out;
+  for (const auto& name : names_in("/proc/self/fd")) {
+    const std::string target = link_target("/proc/self/fd/" + name);
+    for (const char* kind : {"user:[", "mnt:[", "net:[", "pid:[", "ipc:[", "uts:[", "cgroup:["}) {
+      if (target.rfind(kind, 0) == 0) out += target + " ";
+    }
+  }
+  return out;
+}
+
+// By name: other tests run at the same time, but none of them makes one either.
+std::string own_cgroups() {
+  return host_shell(
+      "find /sys/fs/cgroup -type d '(' -name '*temenos*' -o -name '*runsc*' -o -name box ')' "
+      "2>/dev/null | sort");
 }
 
 }  // namespace
@@ -186,22 +256,62 @@ CliResult TestHost::temenos(const std::vector<std::string>& args, const std::str
 }
 
 Leftovers::Leftovers(const TestHost& host)
-    : host_(host), mounts_(read_file("/proc/self/mountinfo")) {}
+    : host_(host), namespaces_(held_namespaces()), cgroups_(own_cgroups()) {
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) fatal("PR_SET_CHILD_SUBREAPER");
+  // In a mount namespace of our own only what we started changes the table. Without root it cannot
+  // be had, and neither can what runs here change the table that others share.
+  if (geteuid() == 0) {
+    if (unshare(CLONE_NEWNS) != 0 || !sys::make_all_private()) fatal("a mount namespace");
+    mounts_ = read_file("/proc/self/mountinfo");
+  }
+}
 
 std::string Leftovers::check() const {
   std::string left;
-  if (read_file("/proc/self/mountinfo") != mounts_) left += "the mount table changed; ";
+  wait_for_descendants(0);
+  if (geteuid() == 0 && read_file("/proc/self/mountinfo") != mounts_)
+    left += "the mount table changed; ";
+  if (held_namespaces() != namespaces_) left += "namespaces: " + held_namespaces() + "; ";
+  if (own_cgroups() != cgroups_) left += "cgroups: " + own_cgroups() + "; ";
+  const std::string data = host_.path() + "/home/data";
   const std::string files =
-      host_shell("find " + host_.path() + "/home/data/temenos/run -mindepth 1 2>&1 | head -20");
-  if (!files.empty() && files.find("No such file") == std::string::npos)
-    left += "files: " + files + "; ";
-  // Processes of this host's boxes are known by their data directory (lock or working files held
-  // open).
-  const std::string holders =
-      host_shell("for p in /proc/[0-9]*; do ls -l $p/fd 2>/dev/null | grep -q " + host_.path() +
-                 "/home/data && tr '\\0' ' ' <$p/cmdline && echo; done");
-  if (!holders.empty()) left += "processes: " + holders;
+      host_shell("test ! -e " + data + " || find " + data + "/temenos -mindepth 1 ! -path " + data +
+                 "/temenos/run 2>&1 | head -20");
+  if (!files.empty()) left += "files: " + files + "; ";
+  for (const pid_t pid : all_processes()) {
+    if (pid == getpid()) continue;
+    const std::string directory = "/proc/" + std::to_string(pid);
+    const bool ours = is_descendant(pid) || holds_below(directory + "/fd", data) ||
+                      read_file(directory + "/mountinfo").find(data) != std::string::npos;
+    if (!ours) continue;
+    std::string command = read_file(directory + "/cmdline");
+    for (char& byte : command) byte = byte == '\0' ? ' ' : byte;
+    left += "process " + std::to_string(pid) + ": " + command + "; ";
+  }
   return left;
+}
+
+bool wait_for_descendants(int seconds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  for (;;) {
+    pid_t pid;
+    while ((pid = waitpid(-1, nullptr, WNOHANG)) > 0) {
+    }
+    if (pid < 0) return errno == ECHILD;
+    // The others become children of ours when their parents end, so waiting for one is progress.
+    pid_t child = -1;
+    for (const pid_t candidate : all_processes()) {
+      if (parent_of(candidate) == getpid()) child = candidate;
+    }
+    const int pidfd = child > 0 ? static_cast<int>(syscall(SYS_pidfd_open, child, 0)) : -1;
+    if (pidfd < 0) continue;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    pollfd fd{pidfd, POLLIN, 0};
+    const int n = left.count() > 0 ? poll(&fd, 1, static_cast<int>(left.count())) : 0;
+    close(pidfd);
+    if (n == 0) return false;
+  }
 }
 
 }  // namespace temenos::testing

@@ -49,17 +49,26 @@ std::string host_shell(const std::string& script);
 // "systrap" and "ptrace".
 const std::vector<std::string>& platforms();
 
-// All of the host that a box could leave behind, before and after: mounts, processes that
-// hold files of this host's data directory, and the data directory itself.
+// All that a box could leave behind, before and after. From the first one on, this process is the
+// reaper of all that it starts, so that no descendant can get out of its sight, and a namespace
+// without a process, a mount or a descriptor of ours is gone. As root it also moves this process
+// into a mount namespace of its own.
 class Leftovers {
  public:
   explicit Leftovers(const TestHost& host);
-  // Empty when nothing is left; else what.
+  // Empty when nothing is left; else what: mounts, descendants, processes that hold files of this
+  // host's data directory or have it mounted, namespaces held by descriptors, cgroups, files.
   std::string check() const;
 
  private:
   const TestHost& host_;
   std::string mounts_;
+  std::string namespaces_;
+  std::string cgroups_;
 };
+
+// Until every descendant of this process has ended and is reaped, for at most `seconds`; false when
+// some live on. Not while another thread or object still waits for a child of its own.
+bool wait_for_descendants(int seconds);
 
 }  // namespace temenos::testing

@@ -33,6 +33,8 @@ constexpr int kTrialSeconds = 15;
 // After its start-up time-out a keeper ends by itself; this is for a keeper that hangs.
 constexpr int kKeeperGraceMs = 70'000;
 
+}  // namespace
+
 Result<void> refuse_what_is_not_built(const Policy& policy) {
   struct {
     bool asked;
@@ -64,8 +66,11 @@ Result<void> refuse_what_is_not_built(const Policy& policy) {
   return {};
 }
 
+namespace {
+
 Result<std::string> program(const HostDirs& dirs, const char* name) {
   auto path = sys::resolve(dirs.libexec + "/" + name);
+  if (path && access(path->c_str(), X_OK) != 0) path = fail_errno(errno, escape(*path));
   if (!path) {
     return tl::make_unexpected(std::move(path)
                                    .error()
@@ -108,7 +113,9 @@ Result<Box> Box::start(const Policy& policy, const HostDirs& dirs, const StartOp
     box.warnings_.emplace_back("the box has the host's network, unfiltered");
   }
   box.env_ = policy->env;
-  box.default_directory_ = options.project_dir.empty() ? kBoxHome : options.project_dir;
+  box.default_directory_ = options.project_dir.empty() ? kBoxHome
+                           : options.directory.empty() ? options.project_dir
+                                                       : options.directory;
   box.data_ = TRY(make_temporary_data_dir(dirs));
   auto launched = box.launch(policy, dirs, options);
   if (!launched) {
@@ -133,7 +140,6 @@ Result<void> Box::launch(const Policy& policy, const HostDirs& dirs, const Start
   spec.start_timeout_s = options.start_timeout_s;
   auto duplicate = [](int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 3)); };
   launch.data_dir = duplicate(data_.directory.get());
-  launch.lock = duplicate(data_.lock.get());
   for (const auto& source : mounts_.sources) launch.sources.push_back(duplicate(source.get()));
   auto [client_here, client_there] = TRY(sys::socket_pair(SOCK_STREAM));
   launch.client = std::move(client_there);
@@ -143,6 +149,10 @@ Result<void> Box::launch(const Policy& policy, const HostDirs& dirs, const Start
   control_ = std::move(control_here);
   TRY(keeper::send_launch(control_.get(), launch));
   launch = {};
+  pollfd fds[] = {{control_.get(), POLLIN, 0}, {options.cancel_fd, POLLIN, 0}};
+  while (poll(fds, 2, -1) < 0 && errno == EINTR) {
+  }
+  if (fds[0].revents == 0) return fail(Code::kBoxDied, "the start was given up", "start it again");
   const auto message = keeper::receive_message(control_.get());
   if (!message) return fail(Code::kBoxDied, "its keeper was killed", "try again");
   if (message->kind != Message::kReady) return tl::make_unexpected(keeper::to_error(*message));
@@ -169,15 +179,23 @@ std::vector<std::string> Box::environment(const std::map<std::string, std::strin
   return out;
 }
 
-Result<std::vector<NewAutoexec>> Box::new_autoexec() const {
-  std::vector<NewAutoexec> out;
+BoxEnd Box::look_again() const {
+  BoxEnd end;
   for (const auto& watched : mounts_.watched) {
-    const auto after = TRY(scan_autoexec(watched.directory));
-    for (const auto& [path, found] : box::new_autoexec(watched.before, after)) {
-      out.push_back({watched.source + "/" + path, found.reason});
+    const auto after = scan_autoexec(watched.directory);
+    if (!after) {
+      end.unseen.push_back("could not look into " + escape(watched.source) + ": " +
+                           after.error().to_string());
+      continue;
+    }
+    if (!after->complete && watched.before.complete) {
+      end.unseen.push_back(escape(watched.source) + " has become too large to look at whole");
+    }
+    for (const auto& [path, found] : new_autoexec(watched.before, *after)) {
+      end.made.push_back({watched.source + "/" + path, found.reason});
     }
   }
-  return out;
+  return end;
 }
 
 Error Box::explain(const Error& error) {
@@ -193,25 +211,30 @@ Error Box::explain(const Error& error) {
   return message ? keeper::to_error(*message) : reason;
 }
 
-Result<void> Box::stop() {
-  if (!data_.directory) return {};
+void Box::end_processes() {
   session_.reset();
-  if (keeper_) {
-    Message stop;
-    stop.kind = Message::kStop;
-    (void)keeper::send_message(control_.get(), stop);
-    pollfd fd{keeper_.pidfd(), POLLIN, 0};
-    if (poll(&fd, 1, kKeeperGraceMs) <= 0) keeper_.send(SIGKILL);
-    keeper_.wait();
-  }
+  if (!keeper_) return;
+  Message stop;
+  stop.kind = Message::kStop;
+  (void)keeper::send_message(control_.get(), stop);
+  pollfd fd{keeper_.pidfd(), POLLIN, 0};
+  if (poll(&fd, 1, kKeeperGraceMs) <= 0) keeper_.send(SIGKILL);
+  keeper_.wait();
+}
+
+Result<BoxEnd> Box::stop() {
+  if (!data_.directory) return BoxEnd{};
+  end_processes();
+  BoxEnd end = look_again();
   mounts_ = {};
-  return remove_data_dir(dirs_, std::move(data_));
+  TRY(remove_data_dir(dirs_, std::move(data_)));
+  return end;
 }
 
 Box::~Box() { (void)stop(); }
 
 PlatformTrial try_platform(const HostDirs& dirs, const gvisor::Runsc& runsc,
-                           const std::string& name) {
+                           const std::string& name, int cancel_fd) {
   PlatformTrial trial;
   trial.name = name;
   const auto begin = std::chrono::steady_clock::now();
@@ -221,24 +244,30 @@ PlatformTrial try_platform(const HostDirs& dirs, const gvisor::Runsc& runsc,
     options.runsc = runsc.path;
     options.platform = name;
     options.start_timeout_s = kTrialStartSeconds;
+    options.cancel_fd = cancel_fd;
     auto box = TRY(Box::start(policy, dirs, options));
     ExecRequest request;
     request.argv = {"/bin/sh", "-c", kTrialScript};
     request.env = box.environment();
     request.timeout = std::chrono::seconds(kTrialSeconds);
-    const auto result = box.session().exec(request);
+    ExecIo io;
+    io.cancel_fd = cancel_fd;
+    const auto result = box.session().exec(request, io);
     if (!result) return tl::make_unexpected(box.explain(result.error()));
     if (result->timed_out) return fail(Code::kTimedOut, "the workload did not end in time");
     if (result->exit_code != 0 || result->stdout_data.size() != kTrialBytes) {
       return fail(Code::kBoxDied, "the workload failed: " + result->stderr_data);
     }
-    return box.stop();
+    TRY(box.stop());
+    return {};
   };
   const auto done = attempt();
   const auto spent = std::chrono::steady_clock::now() - begin;
   trial.ms = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(spent).count());
   trial.ok = done.has_value();
   if (!done) trial.why = done.error().to_string();
+  pollfd cancel{cancel_fd, POLLIN, 0};
+  trial.given_up = poll(&cancel, 1, 0) > 0;
   return trial;
 }
 

@@ -24,15 +24,25 @@ namespace temenos::box {
 
 struct StartOptions {
   std::string project_dir;  // mounted when not empty; absolute, no symlink in it
+  std::string directory;    // where commands start when there is a project: it or below it
   std::string runsc;        // absolute
   std::string platform;     // "systrap", "ptrace", "kvm"
   unsigned start_timeout_s = 30;
+  int cancel_fd = -1;  // borrowed; once it is readable, the start is given up
 };
+
+// Code::kNotBuilt for a policy that asks for a part of temenos that does not exist yet.
+Result<void> refuse_what_is_not_built(const Policy& policy);
 
 // Files that host programs run by themselves and that appeared while a box could write there.
 struct NewAutoexec {
   std::string path;  // on the host
   std::string reason;
+};
+
+struct BoxEnd {
+  std::vector<NewAutoexec> made;
+  std::vector<std::string> unseen;  // what could not be looked at, a sentence each
 };
 
 class Box {
@@ -48,20 +58,21 @@ class Box {
   const std::vector<std::string>& warnings() const { return warnings_; }
   // The environment of a command, as "K=V": the box's defaults, then the policy's, then `extra`.
   std::vector<std::string> environment(const std::map<std::string, std::string>& extra = {}) const;
-  // The directory of a command that names none: the project, else the home directory in the box.
+  // The directory of a command that names none: StartOptions::directory, the project, or, when
+  // there is none, the home directory in the box.
   const std::string& default_directory() const { return default_directory_; }
 
-  // Looks at the writable mounts again.
-  Result<std::vector<NewAutoexec>> new_autoexec() const;
-
-  // Ends the box and waits until its last process and file is gone.
-  Result<void> stop();
+  // Ends the box, waits until its last process is gone, looks at the writable mounts, and removes
+  // what was the box's own. In this order: what is still alive could write after the look.
+  Result<BoxEnd> stop();
 
   // The error of a call to session(), or, when that says that the box is gone, the reason why.
   Error explain(const Error& error);
 
  private:
   Box() = default;
+  void end_processes();
+  BoxEnd look_again() const;
   Result<void> launch(const Policy& policy, const HostDirs& dirs, const StartOptions& options);
 
   HostDirs dirs_;
@@ -76,7 +87,8 @@ class Box {
 };
 
 // Tries a platform with a small workload: 50 processes and data through the socket (host_probe.h).
+// `cancel_fd` is as in StartOptions.
 PlatformTrial try_platform(const HostDirs& dirs, const gvisor::Runsc& runsc,
-                           const std::string& name);
+                           const std::string& name, int cancel_fd = -1);
 
 }  // namespace temenos::box

@@ -17,7 +17,9 @@ namespace temenos::box {
 namespace {
 
 constexpr char kRunDir[] = "run";
-constexpr char kDiskHint[] = "free some disk space, or set XDG_DATA_HOME to a directory with room";
+constexpr char kStaged[] = ".new-";
+constexpr char kDiskHint[] =
+    "free some disk space, or set XDG_DATA_HOME to a directory with room that you can write in";
 constexpr std::size_t kMaxLeft = 10'000;
 
 Result<UniqueFd> open_run_dir(const HostDirs& dirs) {
@@ -51,18 +53,29 @@ Result<DataDir> make_temporary_data_dir(const HostDirs& dirs) {
   DataDir dir;
   dir.id = random_hex(8);
   dir.path = dirs.data + "/" + kRunDir + "/" + dir.id;
-  if (mkdirat(run.get(), dir.id.c_str(), 0700) != 0) {
+  // Under another name until it is locked, so that no sweep takes it for one that was left.
+  const std::string staged = kStaged + dir.id;
+  if (mkdirat(run.get(), staged.c_str(), 0700) != 0) {
     return fail_errno(errno, "cannot make " + escape(dir.path), kDiskHint);
   }
-  dir.directory = TRY(sys::open_beneath(run.get(), dir.id, O_PATH | O_DIRECTORY));
-  auto lock = sys::open_beneath(dir.directory.get(), "lock", O_RDONLY | O_CREAT | O_EXCL, 0600);
-  if (!lock || flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
-    const int err = lock ? errno : lock.error().sys_errno;
-    unlinkat(dir.directory.get(), "lock", 0);
-    unlinkat(run.get(), dir.id.c_str(), AT_REMOVEDIR);
-    return fail_errno(err, "cannot make the lock of a box", kDiskHint);
+  auto made = [&]() -> Result<void> {
+    dir.directory = TRY(sys::open_beneath(run.get(), staged, O_PATH | O_DIRECTORY));
+    dir.lock =
+        TRY(sys::open_beneath(dir.directory.get(), "lock", O_RDONLY | O_CREAT | O_EXCL, 0600));
+    if (flock(dir.lock.get(), LOCK_SH | LOCK_NB) != 0 ||
+        renameat(run.get(), staged.c_str(), run.get(), dir.id.c_str()) != 0) {
+      return fail_errno(errno, "locking it");
+    }
+    return {};
+  }();
+  if (!made) {
+    if (dir.directory) unlinkat(dir.directory.get(), "lock", 0);
+    unlinkat(run.get(), staged.c_str(), AT_REMOVEDIR);
+    return tl::make_unexpected(std::move(made)
+                                   .error()
+                                   .with_context("cannot make " + escape(dir.path))
+                                   .with_hint(kDiskHint));
   }
-  dir.lock = std::move(*lock);
   return dir;
 }
 
@@ -84,14 +97,15 @@ int sweep_temporary_data_dirs(const HostDirs& dirs) {
     auto directory = sys::open_beneath(run->get(), name, O_PATH | O_DIRECTORY);
     if (!directory) continue;
     dir.directory = std::move(*directory);
+    if (name.starts_with(kStaged)) {
+      // Staged for a moment only; older than a minute, its maker is gone.
+      struct stat st{};
+      if (fstat(dir.directory.get(), &st) != 0 || time(nullptr) - st.st_mtime < 60) continue;
+    }
     auto lock = sys::open_beneath(dir.directory.get(), "lock", O_RDONLY);
     if (lock) {
       if (flock(lock->get(), LOCK_EX | LOCK_NB) != 0) continue;
       dir.lock = std::move(*lock);
-    } else {
-      // Between mkdir and lock for a moment; older than a minute, its maker is gone.
-      struct stat st{};
-      if (fstat(dir.directory.get(), &st) != 0 || time(nullptr) - st.st_mtime < 60) continue;
     }
     if (remove_locked(run->get(), dir)) ++removed;
   }

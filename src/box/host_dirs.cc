@@ -15,6 +15,10 @@
 namespace temenos::box {
 namespace {
 
+constexpr char kHint[] =
+    "make room, or point XDG_DATA_HOME, XDG_CONFIG_HOME and XDG_CACHE_HOME to directories you can "
+    "write in";
+
 std::string variable(const char* name) {
   const char* value = getenv(name);
   // The specification: a relative path is to be ignored.
@@ -28,17 +32,16 @@ Result<std::string> make_private(const std::string& path) {
   if (access(parent.c_str(), F_OK) != 0) {
     for (auto at = parent.find('/', 1);; at = parent.find('/', at + 1)) {
       const std::string level = parent.substr(0, at);
-      if (mkdir(level.c_str(), 0700) != 0 && errno != EEXIST && access(level.c_str(), F_OK) != 0) {
-        return fail_errno(errno, "cannot make " + escape(level),
-                          "make it, or point XDG_DATA_HOME, XDG_CONFIG_HOME and XDG_CACHE_HOME to "
-                          "directories you can write in");
+      const int err = mkdir(level.c_str(), 0700) == 0 ? 0 : errno;
+      if (err != 0 && err != EEXIST && access(level.c_str(), F_OK) != 0) {
+        return fail_errno(err, "cannot make " + escape(level), kHint);
       }
       if (at == std::string::npos) break;
     }
   }
   const std::string real = TRY(sys::resolve(parent)) + path.substr(slash);
   if (mkdir(real.c_str(), 0700) != 0 && errno != EEXIST) {
-    return fail_errno(errno, "cannot make " + escape(real), "make it, or free some disk space");
+    return fail_errno(errno, "cannot make " + escape(real), kHint);
   }
   struct stat st{};
   if (lstat(real.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid()) {
@@ -46,7 +49,7 @@ Result<std::string> make_private(const std::string& path) {
                 "move it away");
   }
   if ((st.st_mode & 077) != 0 && chmod(real.c_str(), 0700) != 0) {
-    return fail_errno(errno, "cannot make " + escape(real) + " private");
+    return fail_errno(errno, "cannot make " + escape(real) + " private", kHint);
   }
   return real;
 }

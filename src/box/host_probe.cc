@@ -132,9 +132,15 @@ Result<std::string> choose_platform(HostProbe& probe, Platform wanted, const Hos
   if (wanted != Platform::kAuto) return name_of(wanted);
   if (probe.platforms.empty()) try_all_platforms(probe, dirs, attempt);
   if (probe.platforms[0].ok) return probe.platforms[0].name;
+  // What the host lacks for all of them is said once.
   std::string why;
-  for (const auto& trial : probe.platforms)
-    why += (why.empty() ? "" : "; ") + trial.name + ": " + trial.why;
+  for (std::size_t i = 0; i < probe.platforms.size();) {
+    const std::size_t first = i;
+    for (; i < probe.platforms.size() && probe.platforms[i].why == probe.platforms[first].why; ++i) {
+      why += (i > first ? ", " : first > 0 ? "; " : "") + probe.platforms[i].name;
+    }
+    why += ": " + probe.platforms[first].why;
+  }
   return fail(Code::kUnsupported, "gVisor runs no box on this host (" + why + ")",
               "see 'temenos doctor'");
 }
@@ -147,6 +153,7 @@ void try_all_platforms(HostProbe& probe, const HostDirs& dirs, const TryPlatform
       continue;
     }
     probe.platforms.push_back(attempt(probe.runsc, name));
+    if (probe.platforms.back().given_up) return;
   }
   sort_best_first(probe.platforms);
   // A host on which nothing works yet is asked again the next time: the user is about to change it.

@@ -18,6 +18,7 @@ struct PlatformTrial {
   bool ok = false;
   int ms = 0;       // the workload, start included
   std::string why;  // when not ok
+  bool given_up = false;  // the caller was told to stop: says nothing about the platform
 };
 
 struct HostProbe {

@@ -229,14 +229,21 @@ void add_box_flags(CLI::App& command, BoxFlags& flags) {
          "Name a danger to allow it: home-bind, shared-write, autoexec", "NAME")
       ->allow_extra_args(false);
   option("--policy", flags.policy_file,
-         "The box's policy from a JSON or TOML file instead of flags", "FILE")
-      ->excludes("--net", "--no-net")
-      ->excludes("--read")
-      ->excludes("--write");
+         "The box's policy from a JSON or TOML file instead of flags", "FILE");
 }
 
 Result<Policy> policy_from_flags(const BoxFlags& flags) {
-  if (!flags.policy_file.empty()) return policy_from_file(flags.policy_file);
+  if (!flags.policy_file.empty()) {
+    // A flag without effect would leave the user with less protection than was asked for.
+    BoxFlags alone;
+    alone.policy_file = flags.policy_file;
+    alone.no_project = flags.no_project;
+    if (!(flags == alone)) {
+      return usage("--policy goes with no other box flag but --no-project",
+                   "write what they say into the policy file");
+    }
+    return policy_from_file(flags.policy_file);
+  }
   Policy::Builder builder;
   TRY(add_network(flags, builder));
   TRY(add_mounts(flags, builder));
@@ -262,7 +269,7 @@ Result<Policy> policy_from_flags(const BoxFlags& flags) {
 
 Result<std::string> project_for(const BoxFlags& flags) {
   if (flags.no_project) return std::string();
-  return box::find_project(TRY(working_directory()), box::home_directory());
+  return box::own_project(TRY(working_directory()), box::home_directory());
 }
 
 }  // namespace temenos::cli

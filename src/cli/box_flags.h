@@ -36,6 +36,8 @@ struct BoxFlags {
   std::string enforcement;
   std::string platform;
   std::vector<std::string> allow_danger;
+
+  bool operator==(const BoxFlags&) const = default;
 };
 
 void add_box_flags(CLI::App& command, BoxFlags& flags);

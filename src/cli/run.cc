@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <climits>
 #include <cmath>
 #include <cstdio>
 
@@ -35,16 +36,23 @@ class RunHelp : public CLI::Formatter {
   }
 };
 
-Result<box::Box> start_box(const BoxFlags& flags, const Policy& policy, const box::HostDirs& dirs) {
+Result<box::Box> start_box(const BoxFlags& flags, const Policy& policy, const box::HostDirs& dirs,
+                           int cancel) {
+  // Before a platform is tried, which starts boxes.
+  TRY(box::refuse_what_is_not_built(policy));
   box::sweep_temporary_data_dirs(dirs);
   auto probe = TRY(box::probe_runsc(dirs));
   box::StartOptions options;
   options.project_dir = TRY(project_for(flags));
+  char path[PATH_MAX];
+  // It is in the project: that was found from here.
+  if (getcwd(path, sizeof path) != nullptr) options.directory = path;
   options.runsc = probe.runsc.path;
+  options.cancel_fd = cancel;
   options.platform = TRY(box::choose_platform(
       probe, policy->platform, dirs, [&](const gvisor::Runsc& runsc, const std::string& name) {
         if (isatty(2)) warn("trying gVisor on this host: " + name + " (once per boot) ...");
-        return box::try_platform(dirs, runsc, name);
+        return box::try_platform(dirs, runsc, name, cancel);
       }));
   return box::Box::start(policy, dirs, options);
 }
@@ -61,17 +69,23 @@ Result<UniqueFd> forwarded_signals() {
   return fd;
 }
 
-void report_new_autoexec(const box::Box& box) {
-  const auto found = box.new_autoexec();
-  if (!found) {
-    warn("could not look for new files that host programs run by themselves: " +
-         found.error().to_string());
-    return;
-  }
-  for (const auto& file : *found) {
+// The signal that waits in a signalfd; 0: none.
+int waiting_signal(int fd) {
+  signalfd_siginfo info;
+  return read(fd, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+// Ends the box and says what it left for host programs to obey. On every way out of run().
+Result<void> finish(box::Box& box) {
+  const auto end = TRY(box.stop());
+  for (const auto& file : end.made) {
     warn("the box made " + escape(file.path) + ", which host programs obey by themselves (" +
          escape(file.reason) + "): look at it before you work in that directory");
   }
+  for (const auto& text : end.unseen) {
+    warn(text + ": the box may have left files there that host programs obey by themselves");
+  }
+  return {};
 }
 
 int status_of(const ExecResult& result) {
@@ -98,7 +112,14 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
   const auto dirs = TRY(box::host_dirs());
   // Before the box starts: a Ctrl-C during the start must still clean up.
   const UniqueFd signals = TRY(forwarded_signals());
-  auto box = TRY(start_box(box_flags, policy, dirs));
+  auto started = start_box(box_flags, policy, dirs, signals.get());
+  if (!started) {
+    const int number = waiting_signal(signals.get());
+    if (number == 0) return tl::make_unexpected(std::move(started).error());
+    warn("interrupted by " + signal_name(number) + ": the box was not started: start it again");
+    return 128 + number;
+  }
+  box::Box& box = *started;
   for (const auto& warning : box.warnings()) warn("warning: " + warning);
 
   ExecRequest request;
@@ -119,14 +140,11 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
   auto result = box.session().exec(request, io);
   if (!result) {
     const Error error = box.explain(result.error());
+    TRY(finish(box));
     const int status = exec_failure_status(error);
-    if (status == 126 || status == 127) {
-      (void)box.stop();
-      warn(error.to_string());
-      return status;
-    }
-    report_new_autoexec(box);
-    return tl::make_unexpected(error);
+    if (status != 126 && status != 127) return tl::make_unexpected(error);
+    warn(error.to_string());
+    return status;
   }
   if (exec_flags.json) printf("%s\n", serialize_json(to_json(*result)).c_str());
   if (result->truncated && !exec_flags.json) warn("output was cut short");
@@ -134,8 +152,7 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
     warn("timed out after " + std::to_string(result->duration.count()) +
          " ms: the command and all it started were ended");
   }
-  report_new_autoexec(box);
-  TRY(box.stop());
+  TRY(finish(box));
   return status_of(*result);
 }
 

@@ -179,12 +179,6 @@ void Selftest::check_host_files(box::Box& box) {
   add("... and is no device", access((project + "/dev").c_str(), F_OK) != 0);
   in_box(box,
          {"/bin/sh", "-c", "cd \"$PROJECT\" && mkdir -p .vscode && echo '{}' >.vscode/tasks.json"});
-  const auto found = box.new_autoexec();
-  bool reported = false;
-  if (found) {
-    for (const auto& file : *found) reported |= file.path == project + "/.vscode";
-  }
-  add("a new .vscode in the project is reported", reported);
 }
 
 void Selftest::check_exec(box::Box& box) {
@@ -239,9 +233,13 @@ Result<std::vector<Row>> Selftest::run() {
     attack(box);
     check_host_files(box);
     check_exec(box);
-    const auto stopped = box.stop();
-    add("a box ends and leaves nothing", stopped.has_value(),
-        stopped ? "" : stopped.error().to_string());
+    const auto end = box.stop();
+    add("a box ends and leaves nothing", end.has_value(), end ? "" : end.error().to_string());
+    bool reported = false;
+    if (end) {
+      for (const auto& file : end->made) reported |= file.path == directory_ + "/project/.vscode";
+    }
+    add("a new .vscode in the project is reported", reported);
   }
   check_session_jail();
   return rows_;

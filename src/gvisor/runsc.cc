@@ -60,7 +60,9 @@ Result<Runsc> inspect_runsc(const std::string& path) {
   Runsc runsc;
   runsc.path = path;
   runsc.identity = TRY(runsc_identity(path));
-  const auto version = TRY(sys::run_program({path, "--version"}));
+  auto answer = sys::run_program({path, "--version"});
+  if (!answer) return tl::make_unexpected(std::move(answer).error().with_hint(kHint));
+  const auto& version = *answer;
   constexpr std::string_view kPrefix = "runsc version ";
   if (version.status.code != 0 || version.output.rfind(kPrefix, 0) != 0) {
     return fail(Code::kUnsupported, escape(path) + " does not answer --version as runsc does",

@@ -25,10 +25,9 @@
 namespace temenos::keeper {
 namespace {
 
-// High enough that the process's table is big from the start: growing it later costs an RCU wait in
-// each of runsc's processes. What lies there is the data dir's lock, so that it stays locked as
-// long as one lives.
-constexpr int kLockFd = 1000;
+// High enough that runsc's descriptor table is big from the start: growing it later costs an RCU
+// wait.
+constexpr int kHighFd = 1000;
 constexpr std::size_t kLogTail = 600;
 
 struct Running {
@@ -56,7 +55,7 @@ std::vector<std::string> runsc_command(const LaunchSpec& spec) {
 }
 
 // In the child that becomes runsc. Returns only on failure.
-Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int lock, int notify_socket) {
+Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int notify_socket) {
   const UniqueFd out(open((std::string(kLogDir) + "/output").c_str(),
                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!out) return fail_errno(errno, "opening the sandbox's output");
@@ -72,7 +71,8 @@ Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int lock, int
   }
   const int notify = fcntl(notify_socket, F_DUPFD_CLOEXEC, 3);
   TRY(sys::close_on_exec_from(3));
-  if (dup2(lock, kLockFd) < 0) return fail_errno(errno, "dup2 of the lock");
+  const UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (dup2(null.get(), kHighFd) < 0) return fail_errno(errno, "dup2");
   const UniqueFd listener = TRY(jail::load_runsc_filter());
   const int fd = listener.get();
   TRY(sys::send_with_fds(notify, "listener", {&fd, 1}));
@@ -86,16 +86,17 @@ Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int lock, int
   char path[] = "PATH=/";
   char* const environment[] = {path, nullptr};
   execve(kRunscPath, argv.data(), environment);
-  return fail_errno(errno, "cannot run runsc");
+  return fail_errno(errno, "cannot run runsc",
+                    "it must be a static program; ./scripts/setup installs one that is");
 }
 
-Result<Running> start_runsc(const LaunchSpec& spec, int init_socket, int lock) {
+Result<Running> start_runsc(const LaunchSpec& spec, int init_socket) {
   auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
   const int child_socket = there.get();
   UniqueFd pidfd;
   const pid_t pid = TRY(sys::raw_fork(0, &pidfd));
   if (pid == 0) {
-    const auto done = become_runsc(spec, init_socket, lock, child_socket);
+    const auto done = become_runsc(spec, init_socket, child_socket);
     const Message message = failure(done.error());
     (void)send_message(child_socket, message);
     _exit(125);
@@ -183,7 +184,7 @@ bool supervise(const Running& running, int control, int signals, dev_t overlay, 
   }
 }
 
-Result<void> set_up(HelperStart& start) {
+Result<void> set_up(HelperStart& start, int signals) {
   Message message;
   message.kind = Message::kNamespaces;
   TRY(send_message(start.control, message));
@@ -195,7 +196,13 @@ Result<void> set_up(HelperStart& start) {
   TRY(sys::make_all_private());
   Sources sources =
       start.sources ? std::move(*start.sources) : TRY(clone_sources(*start.launch, *start.plan));
-  return build_tree(start.launch->spec, std::move(sources));
+  TRY(build_tree(start.launch->spec, std::move(sources)));
+  // A directory of the host's tree, held open, would be a way out of ours ("..").
+  start.launch->data_dir.reset();
+  start.launch->sources.clear();
+  TRY(sys::close_all_except({start.control, start.init_socket, start.lock, signals}));
+  // runsc has all capabilities in this user namespace: it must not trace us or open our /proc/1.
+  return sys::forbid_inspection();
 }
 
 // Only in the tree that build_tree() made: kDataDir means something else on the host.
@@ -214,11 +221,10 @@ Result<void> live(HelperStart& start) {
   sigprocmask(SIG_BLOCK, &chld, nullptr);
   const UniqueFd signals(signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals) return fail_errno(errno, "signalfd");
-  TRY(set_up(start));
+  TRY(set_up(start, signals.get()));
   struct stat overlay{};
   if (stat(kRootfs, &overlay) != 0) return fail_errno(errno, "stat of the box's root");
-  const Running running =
-      TRY(start_runsc(start.launch->spec, start.init_socket, start.launch->lock.get()));
+  const Running running = TRY(start_runsc(start.launch->spec, start.init_socket));
   // From here on only runsc has the init socket: its end must be seen by the session.
   close(start.init_socket);
   Message message;
@@ -253,7 +259,12 @@ int helper_main(HelperStart start) {
   const int control = start.control;
   const auto done = live(start);
   if (done) return 0;
-  (void)send_message(control, failure(done.error()));
+  Error error = done.error();
+  if (error.sys_errno == ENOSPC || error.sys_errno == EDQUOT) {
+    error = std::move(error).with_hint(
+        "free some disk space, or set XDG_DATA_HOME to a directory with room");
+  }
+  (void)send_message(control, failure(error));
   return 1;
 }
 

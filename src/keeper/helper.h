@@ -20,7 +20,8 @@ namespace temenos::keeper {
 struct HelperStart {
   int control = -1;      // SOCK_SEQPACKET to the keeper
   int init_socket = -1;  // becomes the box's fd 0
-  const Launch* launch = nullptr;
+  int lock = -1;         // on the data dir, an open file description of its own (flock(2))
+  Launch* launch = nullptr;
   const IdPlan* plan = nullptr;
   std::optional<Sources> sources;  // cloned by the keeper when it is root
 };

@@ -36,9 +36,14 @@ std::vector<std::string> map_command(const char* program, pid_t pid,
 }
 
 Result<void> run_map_command(const std::vector<std::string>& argv) {
-  const auto result = TRY(sys::run_program(argv));
-  if (result.status.code == 0) return {};
-  return fail(Code::kUnsupported, argv[0] + " failed: " + escape(result.output),
+  auto result = sys::run_program(argv);
+  if (!result) {
+    return tl::make_unexpected(
+        std::move(result).error().with_hint("see what it does when run by hand"));
+  }
+  if (result->status.code == 0) return {};
+  return fail(Code::kUnsupported,
+              argv[0] + " failed: " + result->output.substr(0, result->output.find('\n')),
               "check the range of this user in /etc/subuid and /etc/subgid");
 }
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -61,8 +62,10 @@ class Keeper {
   Result<void> start_helper();
   Result<void> start_session(UniqueFd init_end);
   Result<void> wait_for_maps();
+  Result<UniqueFd> lock_data_dir() const;
   std::optional<Message> on_helper();
   std::optional<Message> on_session();
+  bool session_went_first();
   Message ended(EndReason reason) const;
 
   int control_;
@@ -74,6 +77,7 @@ class Keeper {
   UniqueFd session_control_;
   std::int64_t deadline_ = 0;
   bool ready_ = false;
+  bool init_lost_ = false;  // session said that the box's init has left
 };
 
 Message Keeper::ended(EndReason reason) const {
@@ -94,9 +98,19 @@ Result<void> Keeper::start() {
   }
   if (plan_.as_root && fchownat(launch_.data_dir.get(), "box", sys::kBoxIdBase, sys::kBoxIdBase,
                                 AT_SYMLINK_NOFOLLOW) != 0) {
-    return fail_errno(errno, "giving the box its directory");
+    if (errno != EINVAL) return fail_errno(errno, "giving the box its directory");
+    return fail(Code::kUnsupported, "this root has no user ids to give to a box",
+                "it is the root of a user namespace, as in a container: run temenos outside of it");
   }
   return start_helper();
+}
+
+// Shared, beside the launcher's: the data dir is free for others when nobody holds one any more.
+Result<UniqueFd> Keeper::lock_data_dir() const {
+  UniqueFd lock = TRY(sys::open_beneath(launch_.data_dir.get(), "lock", O_RDONLY));
+  if (flock(lock.get(), LOCK_SH | LOCK_NB) != 0)
+    return fail_errno(errno, "locking the data directory");
+  return lock;
 }
 
 Result<void> Keeper::start_helper() {
@@ -106,6 +120,8 @@ Result<void> Keeper::start_helper() {
   if (plan_.as_root) start.sources = TRY(clone_sources(launch_, plan_));
   auto [helper_here, helper_there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
   auto [init_box, init_session] = TRY(sys::socket_pair(SOCK_STREAM));
+  const UniqueFd lock = TRY(lock_data_dir());
+  start.lock = lock.get();
   start.control = helper_there.get();
   start.init_socket = init_box.get();
   // The session first: it is small, and it must not inherit what the helper holds.
@@ -178,6 +194,8 @@ std::optional<Message> Keeper::on_helper() {
     case Message::kFailed:
       return *message;
     case Message::kEnded:
+      // Without a session init leaves, and then runsc ends well.
+      if (session_went_first()) return ended(EndReason::kSessionDied);
       if (!ready_) message->kind = Message::kFailed;
       return *message;
     default:
@@ -203,6 +221,7 @@ std::optional<Message> Keeper::on_session() {
       return std::nullopt;
     }
     case ControlType::kInitLost:
+      init_lost_ = true;
       // With EOF the helper knows more (runsc's status and last words): its message comes.
       if (message.reason == static_cast<std::uint32_t>(session::LostReason::kEof))
         return std::nullopt;
@@ -220,6 +239,16 @@ std::optional<Message> Keeper::on_session() {
       break;
   }
   return ended(EndReason::kSessionDied);
+}
+
+// True when the session has closed its socket and never said that init had left.
+bool Keeper::session_went_first() {
+  for (;;) {
+    pollfd fd{session_control_.get(), POLLIN, 0};
+    if (init_lost_ || poll(&fd, 1, 0) <= 0) return false;
+    const auto message = on_session();
+    if (message) return message->value == static_cast<std::uint32_t>(EndReason::kSessionDied);
+  }
 }
 
 Message Keeper::run() {

@@ -13,7 +13,7 @@ namespace json = boost::json;
 constexpr std::size_t kMaxBinds = 200;  // SCM_RIGHTS takes 253 descriptors (unix(7))
 constexpr std::size_t kMaxPaths = 4096;
 constexpr std::size_t kMaxSpecBytes = 4u << 20;
-constexpr std::size_t kFixedFds = 4;  // spec, data dir, lock, client
+constexpr std::size_t kFixedFds = 3;  // spec, data dir, client
 
 json::array strings(const std::vector<std::string>& list) {
   return json::array(list.begin(), list.end());
@@ -119,7 +119,7 @@ Result<void> send_launch(int socket, const Launch& launch) {
                 "mount fewer directories");
   }
   const UniqueFd spec = TRY(sys::sealed_memory("temenos-launch", text));
-  std::vector<int> fds{spec.get(), launch.data_dir.get(), launch.lock.get(), launch.client.get()};
+  std::vector<int> fds{spec.get(), launch.data_dir.get(), launch.client.get()};
   for (const auto& source : launch.sources) fds.push_back(source.get());
   return sys::send_with_fds(socket, "launch", fds);
 }
@@ -133,8 +133,7 @@ Result<Launch> receive_launch(int socket) {
   launch.spec =
       TRY(launch_spec_from_json(TRY(sys::read_all(received.fds[0].get(), kMaxSpecBytes))));
   launch.data_dir = std::move(received.fds[1]);
-  launch.lock = std::move(received.fds[2]);
-  launch.client = std::move(received.fds[3]);
+  launch.client = std::move(received.fds[2]);
   for (std::size_t i = kFixedFds; i < received.fds.size(); ++i) {
     launch.sources.push_back(std::move(received.fds[i]));
   }

@@ -53,9 +53,8 @@ Result<LaunchSpec> launch_spec_from_json(std::string_view text);
 // The spec and the descriptors that make it certain what its paths mean.
 struct Launch {
   LaunchSpec spec;
-  UniqueFd data_dir;  // O_PATH
-  UniqueFd lock;      // open and locked (flock); held until the last process of the box is gone
-  UniqueFd client;    // the first client connection of the session
+  UniqueFd data_dir;              // O_PATH
+  UniqueFd client;                // the first client connection of the session
   std::vector<UniqueFd> sources;  // O_PATH, one per bind, in order
 };
 

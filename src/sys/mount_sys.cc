@@ -51,7 +51,8 @@ Result<UniqueFd> new_filesystem(const char* type,
     const ssize_t n = read(context.get(), log, sizeof log);
     std::string what =
         std::string(type) + (key != nullptr ? std::string(" option ") + key : " mount");
-    if (n > 0) what += " (" + std::string(log, static_cast<std::size_t>(n)) + ")";
+    // A line of it is "e " and a text, or "w " or "i " (fsopen(2)).
+    if (n > 3) what += " (" + std::string(log + 2, static_cast<std::size_t>(n) - 3) + ")";
     return fail_errno(err, std::move(what));
   };
   for (const auto& [key, value] : options) {

@@ -16,6 +16,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 #include "base/try.h"
 #include "sys/file_sys.h"
@@ -89,6 +90,11 @@ Result<void> die_with_parent() {
   return {};
 }
 
+Result<void> forbid_inspection() {
+  if (prctl(PR_SET_DUMPABLE, 0) != 0) return fail_errno(errno, "PR_SET_DUMPABLE");
+  return {};
+}
+
 Result<void> write_id_maps(pid_t pid, std::span<const IdMapLine> uids,
                            std::span<const IdMapLine> gids, bool deny_setgroups) {
   TRY(write_proc(pid, "uid_map", map_text(uids)));
@@ -126,7 +132,8 @@ Result<void> become_namespace_root() {
   return {};
 }
 
-Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t output_limit) {
+Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t output_limit,
+                              int timeout_ms) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "pipe");
   const UniqueFd reader(ends[0]);
@@ -141,6 +148,7 @@ Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t 
     dup2(null, 0);
     dup2(writer.get(), 1);
     dup2(writer.get(), 2);
+    setpgid(0, 0);  // so that it can be ended with all that it started
     (void)close_on_exec_from(3);
     execvp(raw[0], raw.data());
     _exit(127);
@@ -149,7 +157,19 @@ Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t 
   writer.reset();
   RunResult result;
   char buffer[1024];
+  timespec begin{};
+  clock_gettime(CLOCK_MONOTONIC, &begin);
   for (;;) {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const long left = timeout_ms - (now.tv_sec - begin.tv_sec) * 1000 -
+                      (now.tv_nsec - begin.tv_nsec) / 1'000'000;
+    pollfd fd{reader.get(), POLLIN, 0};
+    if (left <= 0 || poll(&fd, 1, static_cast<int>(left)) == 0) {
+      kill(-pid, SIGKILL);
+      process.wait();
+      return fail(Code::kTimedOut, argv[0] + " does not answer");
+    }
     const ssize_t n = read(reader.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;

@@ -49,6 +49,10 @@ Result<pid_t> raw_fork(int namespaces, UniqueFd* pidfd);  // 0 in the child
 // PR_SET_PDEATHSIG SIGKILL. Must come after every change of uid or gid, which clears it (prctl(2)).
 Result<void> die_with_parent();
 
+// PR_SET_DUMPABLE 0: nobody without capabilities over the host may trace this process or open its
+// files in /proc (ptrace(2), proc(5)). Undone by exec and by a change of ids.
+Result<void> forbid_inspection();
+
 struct IdMapLine {
   unsigned inside = 0;
   unsigned outside = 0;
@@ -66,14 +70,14 @@ Result<UniqueFd> idmap_namespace(IdMapLine uid, IdMapLine gid);
 // denied).
 Result<void> become_namespace_root();
 
-// Runs a program to its end with nothing but fds 0 to 2; returns its status and at most 4 KiB of
-// its output.
+// Runs a program to its end with nothing but fds 0 to 2; returns its status and at most
+// `output_limit` bytes of its output. One that takes longer is ended with all that it started.
 struct RunResult {
   ExitStatus status;
   std::string output;
 };
 Result<RunResult> run_program(const std::vector<std::string>& argv,
-                              std::size_t output_limit = 4096);
+                              std::size_t output_limit = 4096, int timeout_ms = 10'000);
 
 // Marks every descriptor from `first` on close-on-exec.
 Result<void> close_on_exec_from(int first);

@@ -116,6 +116,9 @@ TEST(ProcessTest, RunProgramGivesStatusAndOutput) {
   EXPECT_EQ(result->status.code, 3);
   EXPECT_EQ(result->output, "out\nerr\n");
   EXPECT_EQ(run_program({"/no/such/program"})->status.code, 127);
+  const auto hung = run_program({"sh", "-c", "sleep 1000 & wait"}, 4096, 100);
+  ASSERT_FALSE(hung);
+  EXPECT_EQ(hung.error().code, Code::kTimedOut);
 }
 
 TEST(Sockets, DescriptorsTravelAndAreCloseOnExec) {

@@ -1,0 +1,159 @@
+#include "init/process_trees.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "init/spawn.h"
+
+namespace temenos::init {
+namespace {
+
+// A group of the host's pids hierarchy that stands for the box's root group.
+class ProcessTreesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = "/sys/fs/cgroup/pids/temenos-test-" + std::to_string(getpid());
+    if (mkdir(path_.c_str(), 0700) != 0) {
+      path_.clear();
+      GTEST_SKIP() << "needs a writable cgroup v1 pids hierarchy";
+    }
+    root_ = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+  void TearDown() override {
+    if (path_.empty()) return;
+    for (const auto& name : {"/x1/inner", "/x1", "/x2", "/other", ""})
+      rmdir((path_ + name).c_str());
+    EXPECT_NE(access(path_.c_str(), F_OK), 0) << "something was left in the group";
+  }
+
+  pid_t start(ProcessTrees& trees, std::uint32_t id, const std::string& script) {
+    EXPECT_TRUE(trees.add(id));
+    box_wire::Exec exec;
+    exec.cwd = "/";
+    exec.argv = {"/bin/sh", "-c", script};
+    const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+    SpawnRequest request;
+    request.exec = &exec;
+    for (int& fd : request.stdio) fd = null.get();
+    request.group_dir = trees.group_dir();
+    request.group_file = trees.group_file(id);
+    SpawnFailure failure;
+    const pid_t pid = spawn(request, failure);
+    EXPECT_GT(pid, 0) << failure.error;
+    trees.set_leader(id, pid);
+    return pid;
+  }
+  // Rounds as init makes them, reaping between; how many it took, or -1.
+  int kill_tree(ProcessTrees& trees, std::uint32_t id) {
+    for (int round = 0; round < 2'000; ++round) {
+      if (trees.kill_round(id)) return round;
+      while (waitpid(-1, nullptr, WNOHANG) > 0) {
+      }
+      usleep(1'000);
+    }
+    return -1;
+  }
+  void wait_for(ProcessTrees& trees, std::uint32_t id, std::size_t count) {
+    for (int i = 0; i < 2'000 && trees.members(id).size() != count; ++i) usleep(1'000);
+    ASSERT_EQ(trees.members(id).size(), count);
+  }
+
+  std::string path_;
+  int root_ = -1;
+};
+
+TEST_F(ProcessTreesTest, ATreeWithDaemonsAndForkChainsIsEndedAndAnotherIsNot) {
+  ProcessTrees trees{UniqueFd(root_)};
+  ASSERT_TRUE(trees.grouped());
+  const pid_t kept = start(trees, 2, "exec sleep 1000");
+  // A daemon, and chains that fork, change their session and leave their parent for ever.
+  start(trees, 1,
+        "setsid sh -c 'setsid sleep 1000 & exit' & sleep 1000 &"
+        "for i in 1 2 3 4; do sh -c 'f() { (setsid sh -c \"sleep 0.01; true\" &); }; while :; do "
+        "f; done' & done; wait");
+  while (trees.members(1).size() < 8) usleep(1'000);
+  EXPECT_GE(kill_tree(trees, 1), 0);
+  EXPECT_TRUE(trees.finish(1).empty());
+  EXPECT_EQ(kill(kept, 0), 0);
+  EXPECT_GE(kill_tree(trees, 2), 0);
+  EXPECT_TRUE(trees.finish(2).empty());
+}
+
+TEST_F(ProcessTreesTest, FugitivesInTheRootGroupAndInGroupsOfTheirOwnDieWithTheNextTree) {
+  ProcessTrees trees{UniqueFd(root_)};
+  const std::string root_procs = path_ + "/cgroup.procs";
+  start(trees, 1,
+        "mkdir " + path_ + "/x1/inner " + path_ +
+            "/other;"
+            "sh -c 'echo $$ > " +
+            root_procs +
+            "; exec sleep 1000' &"
+            "sh -c 'echo $$ > " +
+            path_ +
+            "/x1/inner/cgroup.procs; exec sleep 1000' &"
+            "sh -c 'echo $$ > " +
+            path_ +
+            "/other/cgroup.procs; exec sleep 1000' &"
+            "sleep 1000");
+  wait_for(trees, 1, 3);  // the shell, its sleep, and the one in the inner group
+  EXPECT_GE(kill_tree(trees, 1), 0);
+  // Nobody is left anywhere below: TearDown removes every group, which works for empty ones only.
+  rmdir((path_ + "/x1/inner").c_str());
+  EXPECT_TRUE(trees.finish(1).empty());
+}
+
+TEST_F(ProcessTreesTest, WhatLivesOnIsReportedAndSweptWhenItHasEnded) {
+  ProcessTrees trees{UniqueFd(root_)};
+  const pid_t leader = start(trees, 1, "setsid sleep 1000 & exit 0");
+  ASSERT_EQ(waitpid(leader, nullptr, 0), leader);
+  wait_for(trees, 1, 1);
+  const auto left = trees.finish(1);
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_TRUE(trees.any());
+  kill(left[0], SIGKILL);
+  ASSERT_EQ(waitpid(left[0], nullptr, 0), left[0]);
+  trees.sweep();
+  EXPECT_FALSE(trees.any());
+}
+
+TEST(ProcessTreesWalk, FindsDaemonsWithoutGroups) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  ProcessTrees trees{UniqueFd()};
+  ASSERT_FALSE(trees.grouped());
+  ASSERT_TRUE(trees.add(1));
+  EXPECT_TRUE(trees.members(1).empty());  // not started: nobody is suspected
+  const pid_t leader = fork();
+  if (leader == 0) {
+    setsid();
+    execl("/bin/sh", "sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & wait", nullptr);
+    _exit(127);
+  }
+  trees.set_leader(1, leader);
+  for (int i = 0; i < 2'000 && trees.members(1).size() < 3; ++i) usleep(1'000);
+  EXPECT_EQ(trees.members(1).size(), 3u);
+  EXPECT_FALSE(trees.kill_round(1));
+  while (waitpid(-1, nullptr, 0) > 0) {
+  }
+  EXPECT_TRUE(trees.kill_round(1));
+  EXPECT_TRUE(trees.finish(1).empty());
+}
+
+TEST(Spawn, CandidatesFollowThePathOfTheExec) {
+  using Strings = std::vector<std::string>;
+  EXPECT_EQ(program_candidates("ls", {"A=1", "PATH=/a::b"}), (Strings{"/a/ls", "ls", "b/ls"}));
+  EXPECT_EQ(program_candidates("./ls", {"PATH=/a"}), (Strings{"./ls"}));
+  EXPECT_EQ(program_candidates("", {"PATH=/a"}), Strings{});
+  EXPECT_EQ(program_candidates("x", {}).front(), "/usr/local/sbin/x");
+}
+
+}  // namespace
+}  // namespace temenos::init

@@ -1,0 +1,234 @@
+// What init says: every branch that does not fit the state of the operation ends the box.
+#include "session/engine.h"
+
+namespace temenos::session {
+
+using namespace box_wire;
+
+void Engine::init_closed() {
+  die({ControlType::kInitLost, static_cast<std::uint32_t>(LostReason::kEof)}, std::nullopt);
+}
+
+void Engine::violation(Violation which) {
+  const auto detail = static_cast<std::uint32_t>(which);
+  die({ControlType::kInitLost, static_cast<std::uint32_t>(LostReason::kViolation), detail},
+      ControlMessage{ControlType::kKillBox, static_cast<std::uint32_t>(KillReason::kViolation),
+                     detail});
+}
+
+void Engine::init_received(std::size_t count, Millis now) {
+  now_ = now;
+  init_reader_.commit(count);
+  while (!dead_) {
+    Frame frame;
+    const auto status = init_reader_.peek(frame);
+    if (status == FrameReader::Status::kNeedMore) return;
+    // Nothing that init says needs more than one frame.
+    if (status == FrameReader::Status::kBad || frame.header.flags != 0) {
+      violation(Violation::kBadFrame);
+      return;
+    }
+    if (!init_frame(frame)) return;
+    init_reader_.pop();
+  }
+}
+
+bool Engine::init_frame(const Frame& frame) {
+  const auto type = static_cast<Type>(frame.header.type);
+  if (type == Type::kHello) {
+    if (frame.header.id != 0) return violated(Violation::kBadHello);
+    init_hello(frame.payload);
+    return !dead_;
+  }
+  if (!ready_) return violated(Violation::kBadHello);
+  switch (type) {
+    case Type::kPong:
+    case Type::kStarted:
+    case Type::kStdinClosed:
+    case Type::kStdout:
+    case Type::kStderr:
+    case Type::kOutputEof:
+    case Type::kCredit:
+    case Type::kExited:
+    case Type::kDone:
+    case Type::kError:
+    case Type::kFileDone:
+    case Type::kStatReply:
+      break;
+    default:
+      return violated(Violation::kUnknownType);
+  }
+  Op* op = op_of_init(frame.header.id);
+  if (op == nullptr) return violated(Violation::kForeignId);
+  switch (type) {
+    case Type::kStdout:
+      return init_output(*op, 0, frame.payload);
+    case Type::kStderr:
+      return init_output(*op, 1, frame.payload);
+    case Type::kOutputEof:
+      return init_output_eof(*op, frame.payload);
+    case Type::kCredit:
+      return init_credit(*op, frame.payload);
+    case Type::kStarted:
+    case Type::kStdinClosed:
+    case Type::kExited:
+      return init_exec_reply(*op, type, frame.payload);
+    case Type::kDone:
+      return init_done(*op, frame.payload);
+    case Type::kError:
+      return init_error(*op, frame.payload);
+    default:
+      return init_file_reply(*op, type, frame.payload);
+  }
+}
+
+void Engine::init_hello(Bytes payload) {
+  Hello hello;
+  if (ready_ || !decode(payload, hello) || hello.magic != kMagic || hello.version != kVersion ||
+      (hello.features & ~kFeatureCgroup) != 0) {
+    violation(Violation::kBadHello);
+    return;
+  }
+  ready_ = true;
+  features_ = hello.features;
+  events_.push_back({ControlType::kReady, 0, features_});
+}
+
+bool Engine::init_output(Op& op, int stream, Bytes payload) {
+  Output& output = op.output[stream];
+  const bool streams = op.kind == Kind::kExec ? op.state != State::kAsked : true;
+  if (!streams || output.ended) return violated(Violation::kWrongState);
+  if (payload.empty()) return violated(Violation::kBadPayload);
+  const std::size_t cost = kHeaderSize + payload.size();
+#ifndef TEMENOS_PLANT_BOX_FRAMES
+  if (cost > output.granted) return violated(Violation::kBeyondCredit);
+#endif
+  if (op.kind == Kind::kList) {
+    Bytes rest = payload;
+    Entry entry;
+    while (!rest.empty()) {
+      if (!take_entry(rest, entry)) return violated(Violation::kBadPayload);
+    }
+  }
+  output.used = true;
+  output.granted -= static_cast<std::uint32_t>(cost);
+  granted_ -= cost;
+  if (op.client < 0) return true;
+  clients_[op.client].granted -= cost;
+  if (payload.size() > op.output_left) {
+    op.truncated = op.capped = true;
+    payload = payload.first(op.output_left);
+  }
+  op.output_left -= payload.size();
+  if (!payload.empty()) {
+    output.wanted -= std::min<std::uint64_t>(output.wanted, kHeaderSize + payload.size());
+    tell_raw(op, stream == 0 ? Type::kStdout : Type::kStderr, payload);
+  }
+  grant(op);
+  return true;
+}
+
+bool Engine::init_output_eof(Op& op, Bytes payload) {
+  OutputEof eof;
+  if (!decode(payload, eof)) return violated(Violation::kBadPayload);
+  Output& output = op.output[eof.stream == Stream::kStdout ? 0 : 1];
+  if (op.kind != Kind::kExec || op.state == State::kAsked || output.ended) {
+    return violated(Violation::kWrongState);
+  }
+  output.ended = true;
+  granted_ -= output.granted;
+  if (op.client >= 0) clients_[op.client].granted -= output.granted;
+  output.granted = 0;
+  tell(op, eof);
+  feed_starved();
+  return true;
+}
+
+bool Engine::init_credit(Op& op, Bytes payload) {
+  Credit credit;
+  if (!decode(payload, credit)) return violated(Violation::kBadPayload);
+  if (credit.stream != Stream::kStdin || !op.has_stdin ||
+      (op.kind == Kind::kExec && op.state == State::kAsked)) {
+    return violated(Violation::kWrongState);
+  }
+  if (credit.bytes > kWindow - op.stdin_credit) return violated(Violation::kTooMuchCredit);
+  op.stdin_credit += credit.bytes;
+  if (op.stdin_open) tell(op, credit);
+  return true;
+}
+
+bool Engine::init_exec_reply(Op& op, Type type, Bytes payload) {
+  if (op.kind != Kind::kExec) return violated(Violation::kWrongState);
+  if (type == Type::kStarted) {
+    Started started;
+    if (!decode(payload, started)) return violated(Violation::kBadPayload);
+    if (op.state != State::kAsked) return violated(Violation::kWrongState);
+    op.state = State::kRunning;
+    tell(op, started);
+    return true;
+  }
+  if (type == Type::kStdinClosed) {
+    if (!payload.empty()) return violated(Violation::kBadPayload);
+    if (op.state == State::kAsked || !op.has_stdin || op.stdin_closed) {
+      return violated(Violation::kWrongState);
+    }
+    op.stdin_closed = true;
+    tell_raw(op, type, {});
+    return true;
+  }
+  Exited exited;
+  if (!decode(payload, exited)) return violated(Violation::kBadPayload);
+  if (op.state != State::kRunning) return violated(Violation::kWrongState);
+  op.state = State::kExited;
+  tell(op, exited);
+  return true;
+}
+
+bool Engine::init_done(Op& op, Bytes payload) {
+  Done done;
+  if (!decode(payload, done) || (done.flags & ~kDoneOutputLost) != 0) {
+    return violated(Violation::kBadPayload);
+  }
+  if (op.kind != Kind::kExec || op.state != State::kExited) return violated(Violation::kWrongState);
+  if (op.timed_out) done.flags |= kDoneTimedOut;
+  if (op.truncated) done.flags |= kDoneTruncated;
+  tell(op, done);
+  close_op(op);
+  return true;
+}
+
+bool Engine::init_error(Op& op, Bytes payload) {
+  ErrorReply error;
+  if (!decode(payload, error) || error.stage > Stage::kCancelled) {
+    return violated(Violation::kBadPayload);
+  }
+  if (op.kind == Kind::kPing || op.state != State::kAsked) return violated(Violation::kWrongState);
+  tell(op, error);
+  close_op(op);
+  return true;
+}
+
+bool Engine::init_file_reply(Op& op, Type type, Bytes payload) {
+  if (type == Type::kPong) {
+    Ping ping;
+    if (!decode(payload, ping)) return violated(Violation::kBadPayload);
+    if (op.kind != Kind::kPing) return violated(Violation::kWrongState);
+    tell_raw(op, type, payload);
+  } else if (type == Type::kStatReply) {
+    StatReply reply;
+    if (!decode(payload, reply)) return violated(Violation::kBadPayload);
+    if (op.kind != Kind::kStat) return violated(Violation::kWrongState);
+    tell_raw(op, type, payload);
+  } else {
+    FileDone done;
+    if (!decode(payload, done)) return violated(Violation::kBadPayload);
+    if (op.kind != Kind::kRead && op.kind != Kind::kWrite && op.kind != Kind::kList) {
+      return violated(Violation::kWrongState);
+    }
+    tell(op, done);
+  }
+  close_op(op);
+  return true;
+}
+
+}  // namespace temenos::session

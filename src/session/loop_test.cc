@@ -1,0 +1,127 @@
+#include "session/loop.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+namespace temenos::session {
+namespace {
+
+using namespace box_wire;
+
+class LoopTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto [init_far, init_near] = pair(SOCK_STREAM);
+    auto [control_far, control_near] = pair(SOCK_SEQPACKET);
+    init_ = std::move(init_near);
+    control_ = std::move(control_near);
+    loop_ = std::thread([init = std::move(init_far), control = std::move(control_far)]() mutable {
+      EXPECT_TRUE(serve(std::move(init), std::move(control), {.hello_timeout = 300}));
+    });
+  }
+  void TearDown() override {
+    control_.reset();
+    loop_.join();
+  }
+  static std::pair<UniqueFd, UniqueFd> pair(int type) {
+    int fds[2];
+    EXPECT_EQ(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, fds), 0);
+    return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+  }
+  static void send(int fd, ByteQueue& out) {
+    iovec parts[16];
+    const auto count = static_cast<int>(out.peek(parts));
+    ASSERT_EQ(writev(fd, parts, count), static_cast<ssize_t>(out.size()));
+    out.clear();
+  }
+  void greet() {
+    ByteQueue out;
+    put(out, 0, Hello{});
+    send(init_.get(), out);
+    EXPECT_EQ(event().type, ControlType::kReady);
+  }
+  ControlMessage event() {
+    ControlMessage message{ControlType::kStop};
+    EXPECT_EQ(recv(control_.get(), &message, sizeof message, 0),
+              static_cast<ssize_t>(sizeof message));
+    return message;
+  }
+
+  UniqueFd init_;
+  UniqueFd control_;
+  std::thread loop_;
+};
+
+TEST_F(LoopTest, StopEndsInBye) {
+  greet();
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kStop}));
+  EXPECT_EQ(event().type, ControlType::kBye);
+}
+
+TEST_F(LoopTest, NoHelloEndsTheBox) {
+  const auto lost = event();
+  EXPECT_EQ(lost.type, ControlType::kInitLost);
+  EXPECT_EQ(lost.reason, static_cast<std::uint32_t>(LostReason::kTimeout));
+  EXPECT_EQ(event().type, ControlType::kKillBox);
+  EXPECT_EQ(event().type, ControlType::kBye);
+}
+
+TEST_F(LoopTest, ForeignControlBytesEndTheSession) {
+  greet();
+  ASSERT_EQ(::send(control_.get(), "x", 1, 0), 1);
+  EXPECT_EQ(event().type, ControlType::kBye);
+}
+
+TEST_F(LoopTest, AClientIsServedAndHearsOfTheEndOfInit) {
+  greet();
+  auto [near, far] = pair(SOCK_STREAM);
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddClient}, far.get()));
+  far.reset();
+  ByteQueue out;
+  put(out, 0, Hello{});
+  put(out, 6, Ping{77});
+  send(near.get(), out);
+  // Init's side of the PING, then its death.
+  FrameReader reader(kMaxFrame);
+  Frame frame;
+  bool answered = false;
+  while (!answered) {
+    const auto space = reader.space();
+    const ssize_t count = read(init_.get(), space.data(), space.size());
+    ASSERT_GT(count, 0);
+    reader.commit(static_cast<std::size_t>(count));
+    while (reader.peek(frame) == FrameReader::Status::kFrame) {
+      Ping ping;
+      if (static_cast<Type>(frame.header.type) == Type::kPing && decode(frame.payload, ping)) {
+        put_pong(out, frame.header.id, ping);
+        send(init_.get(), out);
+        answered = true;
+      }
+      reader.pop();
+    }
+  }
+  init_.reset();
+  std::vector<std::pair<Type, std::uint32_t>> heard;
+  FrameReader from_session(kMaxFrame);
+  for (;;) {
+    const auto space = from_session.space();
+    const ssize_t count = read(near.get(), space.data(), space.size());
+    if (count <= 0) break;
+    from_session.commit(static_cast<std::size_t>(count));
+    while (from_session.peek(frame) == FrameReader::Status::kFrame) {
+      heard.emplace_back(static_cast<Type>(frame.header.type), frame.header.id);
+      from_session.pop();
+    }
+  }
+  const std::vector<std::pair<Type, std::uint32_t>> expected{
+      {Type::kHello, 0}, {Type::kPong, 6}, {Type::kError, 0}};
+  EXPECT_EQ(heard, expected);
+  EXPECT_EQ(event().type, ControlType::kInitLost);
+  EXPECT_EQ(event().type, ControlType::kBye);
+}
+
+}  // namespace
+}  // namespace temenos::session

@@ -1,0 +1,188 @@
+#include "tests/integration/program.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace temenos::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string proc_file(pid_t pid, const char* name) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/" + name);
+  std::stringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> out;
+  DIR* dir = opendir("/proc");
+  while (const dirent* entry = readdir(dir)) {
+    const pid_t pid = atoi(entry->d_name);
+    if (pid > 0 && status_kb(pid, "PPid") == parent) out.push_back(pid);
+  }
+  closedir(dir);
+  return out;
+}
+
+std::string comm(pid_t pid) {
+  std::string name = proc_file(pid, "comm");
+  if (!name.empty()) name.pop_back();
+  return name;
+}
+
+}  // namespace
+
+Program::Program(const TestHost& host, std::vector<std::string> argv, const Variables& env,
+                 const std::string& cwd) {
+  signal(SIGPIPE, SIG_IGN);
+  int in[2];
+  int out[2];
+  int err[2];
+  if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
+    abort();
+  const std::string directory = cwd.empty() ? host.path() + "/empty" : cwd;
+  const auto variables = host.environment(env);
+  std::vector<char*> words;
+  for (const auto& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  std::vector<char*> envp;
+  for (const auto& variable : variables) envp.push_back(const_cast<char*>(variable.c_str()));
+  envp.push_back(nullptr);
+  pid_ = fork();
+  if (pid_ < 0) abort();
+  if (pid_ == 0) {
+    dup2(in[0], 0);
+    dup2(out[1], 1);
+    dup2(err[1], 2);
+    signal(SIGPIPE, SIG_DFL);
+    if (chdir(directory.c_str()) != 0) _exit(99);
+    execve(words[0], words.data(), envp.data());
+    _exit(98);
+  }
+  pidfd_ = UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  close(in[0]);
+  close(out[1]);
+  close(err[1]);
+  in_ = UniqueFd(in[1]);
+  out_ = UniqueFd(out[0]);
+  err_ = UniqueFd(err[0]);
+}
+
+Program::~Program() {
+  if (pid_ < 0) return;
+  send(SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  wait_for_descendants(30);
+}
+
+void Program::send(int signal) const { syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, 0, 0); }
+
+bool Program::read_some(Clock::time_point deadline) {
+  if (!out_ && !err_) return false;
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  if (left <= 0) return false;
+  pollfd fds[] = {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}};
+  if (poll(fds, 2, static_cast<int>(left)) <= 0) return errno == EINTR;
+  char buffer[65536];
+  for (int i : {0, 1}) {
+    if (fds[i].fd < 0 || fds[i].revents == 0) continue;
+    const ssize_t n = read(fds[i].fd, buffer, sizeof buffer);
+    if (n <= 0) {
+      (i == 0 ? out_ : err_).reset();
+    } else {
+      (i == 0 ? result_.out : result_.err).append(buffer, static_cast<std::size_t>(n));
+    }
+  }
+  return true;
+}
+
+bool Program::wait_for(const std::string& text) {
+  const auto deadline = Clock::now() + std::chrono::seconds(60);
+  while (result_.out.find(text) == std::string::npos) {
+    if (!read_some(deadline) || !out_) break;
+  }
+  return result_.out.find(text) != std::string::npos;
+}
+
+CliResult Program::finish(int seconds) {
+  const auto deadline = Clock::now() + std::chrono::seconds(seconds);
+  while (read_some(deadline)) {
+  }
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  pollfd fd{pidfd_.get(), POLLIN, 0};
+  const bool ended = poll(&fd, 1, left > 0 ? static_cast<int>(left) : 0) == 1;
+  if (!ended) send(SIGKILL);
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = -1;
+  if (ended) result_.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  return result_;
+}
+
+long status_kb(pid_t pid, const std::string& field) {
+  const std::string status = "\n" + proc_file(pid, "status");
+  const auto at = status.find("\n" + field + ":");
+  return at == std::string::npos ? 0 : atol(status.c_str() + at + field.size() + 2);
+}
+
+BoxProcesses box_processes(pid_t cli) {
+  BoxProcesses box;
+  for (const pid_t pid : children_of(cli)) {
+    if (comm(pid) == "temenos-keeper") box.keeper = pid;
+  }
+  if (box.keeper == 0) return box;
+  for (const pid_t pid : children_of(box.keeper)) {
+    // The helper is a fork of the keeper and keeps its name.
+    (comm(pid) == "temenos-session" ? box.session : box.helper) = pid;
+  }
+  if (box.helper == 0) return box;
+  for (const pid_t pid : children_of(box.helper)) {
+    if (proc_file(pid, "cmdline").rfind("/runsc", 0) == 0) box.runsc = pid;
+  }
+  if (box.runsc == 0) return box;
+  for (const pid_t pid : children_of(box.runsc)) {
+    if (proc_file(pid, "cmdline").rfind("runsc-sandbox", 0) == 0) box.sandbox = pid;
+  }
+  return box;
+}
+
+std::vector<std::string> IntegrationTest::argv(std::vector<std::string> args,
+                                               const std::string& script) {
+  args.insert(args.begin(), {temenos_program(), "run", "--no-net"});
+  args.insert(args.end(), {"--", "/bin/sh", "-c", script});
+  return args;
+}
+
+CliResult IntegrationTest::run(std::vector<std::string> args, const std::string& script,
+                               const std::string& cwd, const Variables& env) const {
+  args.insert(args.begin(), {"run", "--no-net"});
+  args.insert(args.end(), {"--", "/bin/sh", "-c", script});
+  return host_.temenos(args, "", cwd, env);
+}
+
+void expect_error(const CliResult& result, int status,
+                  std::initializer_list<std::string_view> parts) {
+  EXPECT_EQ(result.status, status) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err.rfind("temenos: ", 0), 0u) << result.err;
+  EXPECT_EQ(result.err.find('\n'), result.err.size() - 1) << "not one line: " << result.err;
+  for (const auto part : parts) {
+    EXPECT_NE(result.err.find(part), std::string::npos) << "no '" << part << "' in " << result.err;
+  }
+}
+
+}  // namespace temenos::testing
