@@ -35,7 +35,7 @@ TEST(Answer, TheLargestFitsInADatagram) {
 }
 
 TEST(Answer, OfAnExploitedReaderIsRefusedOrBounded) {
-  for (const std::string bytes :
+  for (const std::string& bytes :
        {std::string(), std::string("x"), std::string("w\0", 2), std::string("wunended"),
         std::string("wkey\0", 5), std::string(kMaxAnswer + 1, 'w')}) {
     EXPECT_FALSE(decode_answer(FileKind::kConfig, bytes)) << bytes.size();

@@ -16,7 +16,7 @@ std::string judge(const std::string& index, HashSize hash = HashSize::kSha1) {
 
 TEST(IndexEntries, NamesThatGitRefuses) {
   const std::string ignored = "\xe2\x80\x8c";
-  for (const std::string name : {std::string(".git/hooks/post-checkout"),
+  for (const std::string& name : {std::string(".git/hooks/post-checkout"),
                                  std::string(".git"),
                                  std::string("sub/.git/config"),
                                  std::string(".GIT/config"),
