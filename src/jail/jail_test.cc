@@ -100,6 +100,8 @@ int guest_calls(const std::string& dir, bool expect_kept) {
   if (syscall(SYS_fchmodat, AT_FDCWD, (dir + "/f").c_str(), 04755) == 0) return 11;
   if (syscall(SYS_openat2, AT_FDCWD, ".", nullptr, 0) == 0 || errno != ENOSYS) return 12;
   if (syscall(SYS_membarrier, 0, 0, 0) == 0 || errno != ENOSYS) return 13;
+  if (syscall(SYS_fsetxattr, fd, "user.x", "v", 1, 0) == 0 || errno != EOPNOTSUPP) return 14;
+  if (syscall(SYS_setxattr, dir.c_str(), "security.capability", "v", 1, 0) == 0) return 15;
   return 0;
 }
 

@@ -17,6 +17,11 @@
 
 namespace temenos::jail {
 
+// Takes the capabilities that runsc never needs out of the calling process for good: file
+// capabilities, modules, raw I/O, clocks and the like. They hold in the box's user namespace only,
+// and still nobody should have them.
+Result<void> drop_what_runsc_never_needs();
+
 // Sets no_new_privs and loads the filter into the calling process (which must have one thread, and
 // goes on to exec runsc). Returns the listener for answer_runsc().
 Result<UniqueFd> load_runsc_filter();

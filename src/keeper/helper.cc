@@ -73,6 +73,7 @@ Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int notify_so
   TRY(sys::close_on_exec_from(3));
   const UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (dup2(null.get(), kHighFd) < 0) return fail_errno(errno, "dup2");
+  TRY(jail::drop_what_runsc_never_needs());
   const UniqueFd listener = TRY(jail::load_runsc_filter());
   const int fd = listener.get();
   TRY(sys::send_with_fds(notify, "listener", {&fd, 1}));
@@ -126,7 +127,9 @@ std::string last_message(const std::string& log) {
   const auto begin = log.rfind(kBegin);
   const auto end = log.find(kEnd, begin == std::string::npos ? 0 : begin);
   if (begin == std::string::npos || end == std::string::npos) return log;
-  return log.substr(begin + kBegin.size(), end - begin - kBegin.size());
+  std::string text = log.substr(begin + kBegin.size(), end - begin - kBegin.size());
+  std::erase(text, '\\');  // of its escaping; the words are for people
+  return text;
 }
 
 // The last lines that runsc left, for the error of a box that did not start.
@@ -260,9 +263,8 @@ int helper_main(HelperStart start) {
   const auto done = live(start);
   if (done) return 0;
   Error error = done.error();
-  if (error.sys_errno == ENOSPC || error.sys_errno == EDQUOT) {
-    error = std::move(error).with_hint(
-        "free some disk space, or set XDG_DATA_HOME to a directory with room");
+  if (error.hint.empty() && (error.sys_errno == ENOSPC || error.sys_errno == EDQUOT)) {
+    error.hint = "free some disk space, or set XDG_DATA_HOME to a directory with room";
   }
   (void)send_message(control, failure(error));
   return 1;

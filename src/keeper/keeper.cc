@@ -340,6 +340,7 @@ Result<void> remove_box(int data_dir, const IdPlan& plan) {
       if (TRY(receive_message(child_end)).kind != Message::kMapped)
         return fail(Code::kProtocol, "no maps");
       TRY(sys::become_namespace_root());
+      TRY(sys::die_with_parent());
       for (const char* name : {"upper", "work", "base"}) TRY(sys::remove_tree(box_fd, name));
       return {};
     };

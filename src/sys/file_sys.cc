@@ -55,42 +55,46 @@ Result<Dir> open_dir(int parent, const std::string& name) {
 
 bool dot_or_dotdot(const char* name) { return strcmp(name, ".") == 0 || strcmp(name, "..") == 0; }
 
-// Empties the directory `top` without recursion: a directory found below the first level is moved
-// up into `top` under a fresh name and comes round again, so depth costs neither stack nor
-// descriptors.
+// unlinkat(2) of a file or an empty directory; gone already counts as removed, because another
+// remover (a sweep, a keeper that was given up) may be at work on the same tree.
+bool remove_one(int parent, const char* name) {
+  return unlinkat(parent, name, 0) == 0 || errno == ENOENT ||
+         unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
+}
+
+// Removes what is in the directory `name` of `top`. A directory that is not empty is moved up into
+// `top` under a name that the content cannot know, and comes round again: depth costs neither stack
+// nor descriptors.
+Result<void> empty_child(int top, const char* name) {
+  const auto child = open_dir(top, name);
+  if (!child) {
+    if (child.error().sys_errno == ENOENT) return {};
+    return tl::make_unexpected(child.error());
+  }
+  const int child_fd = dirfd(child->get());
+  while (const dirent* inner = readdir(child->get())) {
+    if (dot_or_dotdot(inner->d_name) || remove_one(child_fd, inner->d_name)) continue;
+    const std::string fresh = ".removing-" + random_hex(16);
+    if (renameat2(child_fd, inner->d_name, top, fresh.c_str(), RENAME_NOREPLACE) != 0 &&
+        errno != ENOENT) {
+      return fail_errno(errno, "removing " + escape(inner->d_name));
+    }
+  }
+  return {};
+}
+
 Result<void> empty_directory(const Dir& top) {
   const int top_fd = dirfd(top.get());
-  std::uint64_t moved = 0;
-  auto move_up = [&](int from, const char* name) -> bool {
-    for (int attempt = 0; attempt < 1000; ++attempt) {
-      const std::string fresh = ".removing-" + std::to_string(moved++);
-      if (renameat2(from, name, top_fd, fresh.c_str(), RENAME_NOREPLACE) == 0) return true;
-      if (errno != EEXIST) return false;
-    }
-    return false;
-  };
   for (;;) {
     bool found = false;
     rewinddir(top.get());
     while (const dirent* entry = readdir(top.get())) {
       if (dot_or_dotdot(entry->d_name)) continue;
       found = true;
-      if (unlinkat(top_fd, entry->d_name, 0) == 0) continue;
-      if (errno != EISDIR && errno != EPERM) {
-        return fail_errno(errno, "removing " + escape(entry->d_name));
-      }
-      if (unlinkat(top_fd, entry->d_name, AT_REMOVEDIR) == 0) continue;
-      const Dir child = TRY(open_dir(top_fd, entry->d_name));
-      const int child_fd = dirfd(child.get());
-      while (const dirent* inner = readdir(child.get())) {
-        if (dot_or_dotdot(inner->d_name)) continue;
-        if (unlinkat(child_fd, inner->d_name, 0) == 0) continue;
-        if (unlinkat(child_fd, inner->d_name, AT_REMOVEDIR) == 0) continue;
-        if (!move_up(child_fd, inner->d_name)) {
-          return fail_errno(errno, "removing " + escape(inner->d_name));
-        }
-      }
-      if (unlinkat(top_fd, entry->d_name, AT_REMOVEDIR) != 0 && errno != ENOTEMPTY) {
+      if (remove_one(top_fd, entry->d_name)) continue;
+      TRY(empty_child(top_fd, entry->d_name));
+      // Not empty: readdir may have missed what was there; the next round sees it.
+      if (!remove_one(top_fd, entry->d_name) && errno != ENOTEMPTY) {
         return fail_errno(errno, "removing " + escape(entry->d_name));
       }
     }
@@ -206,14 +210,15 @@ Result<std::vector<std::string>> list_names(int dir_fd, std::size_t limit) {
 }
 
 Result<void> remove_tree(int dir_fd, const std::string& name) {
-  if (unlinkat(dir_fd, name.c_str(), 0) == 0 || errno == ENOENT) return {};
-  if (errno != EISDIR && errno != EPERM) return fail_errno(errno, "removing " + escape(name));
-  if (unlinkat(dir_fd, name.c_str(), AT_REMOVEDIR) == 0) return {};
-  const Dir dir = TRY(open_dir(dir_fd, name));
-  TRY(empty_directory(dir));
-  if (unlinkat(dir_fd, name.c_str(), AT_REMOVEDIR) != 0) {
-    return fail_errno(errno, "removing " + escape(name));
+  if (remove_one(dir_fd, name.c_str())) return {};
+  if (errno != ENOTEMPTY) return fail_errno(errno, "removing " + escape(name));
+  const auto dir = open_dir(dir_fd, name);
+  if (!dir) {
+    if (dir.error().sys_errno == ENOENT) return {};
+    return tl::make_unexpected(dir.error());
   }
+  TRY(empty_directory(*dir));
+  if (!remove_one(dir_fd, name.c_str())) return fail_errno(errno, "removing " + escape(name));
   return {};
 }
 

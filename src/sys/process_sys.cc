@@ -162,8 +162,8 @@ Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t 
   for (;;) {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
-    const long left = timeout_ms - (now.tv_sec - begin.tv_sec) * 1000 -
-                      (now.tv_nsec - begin.tv_nsec) / 1'000'000;
+    const long left =
+        timeout_ms - (now.tv_sec - begin.tv_sec) * 1000 - (now.tv_nsec - begin.tv_nsec) / 1'000'000;
     pollfd fd{reader.get(), POLLIN, 0};
     if (left <= 0 || poll(&fd, 1, static_cast<int>(left)) == 0) {
       kill(-pid, SIGKILL);

@@ -76,6 +76,33 @@ TEST_F(Scratch, RemoveTreeTakesAnyDepthAndNeverLeaves) {
   EXPECT_TRUE(remove_tree(dir_.get(), "not-there"));
 }
 
+TEST_F(Scratch, RemoveTreeMeetsNoNameThatTheContentChose) {
+  ASSERT_EQ(mkdirat(dir_.get(), "t", 0755), 0);
+  const UniqueFd tree(openat(dir_.get(), "t", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < 1200; ++i) {
+    ASSERT_TRUE(write_new_file(tree.get(), ".removing-" + std::to_string(i), "", 0600));
+  }
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(make_directories(tree.get(), "d" + std::to_string(i) + "/a/b/c", 0755));
+  }
+  ASSERT_TRUE(remove_tree(dir_.get(), "t"));
+  EXPECT_NE(faccessat(dir_.get(), "t", F_OK, 0), 0);
+}
+
+TEST_F(Scratch, TwoRemoversOfOneTreeBothSucceed) {
+  ASSERT_EQ(mkdirat(dir_.get(), "t", 0755), 0);
+  const UniqueFd tree(openat(dir_.get(), "t", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(make_directories(tree.get(), "d" + std::to_string(i) + "/a/b/c", 0755));
+  }
+  const int dir = dir_.get();
+  auto other = start_in_namespaces(0, [dir] { return remove_tree(dir, "t") ? 0 : 1; });
+  ASSERT_TRUE(other);
+  const auto here = remove_tree(dir_.get(), "t");
+  EXPECT_TRUE(here) << here.error().to_string();
+  EXPECT_EQ(other->wait()->code, 0);
+}
+
 TEST_F(Scratch, ReadAllHoldsItsLimit) {
   ASSERT_TRUE(write_new_file(dir_.get(), "f", std::string(1000, 'x'), 0600));
   auto whole = read_path(path_ + "/f", 1000);
