@@ -34,6 +34,15 @@ TEST(Base64, Rfc4648Vectors) {
   EXPECT_EQ(base64_encode("foobar"), "Zm9vYmFy");
 }
 
+TEST(Hex, RoundTripsBytesAndRefusesTheRest) {
+  const std::string bytes("\x00\xff\n/", 4);
+  EXPECT_EQ(hex_decode(hex_encode(bytes)), bytes);
+  EXPECT_EQ(hex_decode(""), "");
+  EXPECT_FALSE(hex_decode("0"));
+  EXPECT_FALSE(hex_decode("0G"));
+  EXPECT_FALSE(hex_decode("FF"));
+}
+
 Result<int> half(int n) {
   if (n % 2 != 0) return fail(Code::kInvalidArgument, "odd", "give an even number");
   return n / 2;

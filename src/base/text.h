@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,8 @@ std::string escape(std::string_view bytes);
 bool is_valid_utf8(std::string_view bytes);
 std::string base64_encode(std::string_view bytes);
 std::string hex_encode(std::string_view bytes);
+// Lower-case hex only; nullopt for anything else.
+std::optional<std::string> hex_decode(std::string_view hex);
 // Splits at every `separator`; "a//b" gives an empty piece.
 std::vector<std::string> split(std::string_view text, char separator);
 // `size` bytes from the kernel's generator, as lower-case hex.

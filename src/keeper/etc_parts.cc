@@ -31,7 +31,8 @@ const std::vector<std::string> kHostEtc = {
     "rpc",
     "services",
     "timezone",
-    // Shells, terminals, fonts, text tools.
+    // Shells, terminals, fonts, text tools. Not profile.d: administrators keep proxies and tokens
+    // there.
     "bash.bashrc",
     "bash_completion.d",
     "fonts",
@@ -41,8 +42,6 @@ const std::vector<std::string> kHostEtc = {
     "manpath.config",
     "nanorc",
     "profile",
-    "profile.d",
-    "skel",
     "terminfo",
     "vim",
     "zsh",

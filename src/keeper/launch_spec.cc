@@ -1,5 +1,6 @@
 #include "keeper/launch_spec.h"
 
+#include "base/text.h"
 #include "base/try.h"
 #include "codec/object_reader.h"
 #include "sys/file_sys.h"
@@ -15,15 +16,27 @@ constexpr std::size_t kMaxPaths = 4096;
 constexpr std::size_t kMaxSpecBytes = 4u << 20;
 constexpr std::size_t kFixedFds = 3;  // spec, data dir, client
 
-json::array strings(const std::vector<std::string>& list) {
-  return json::array(list.begin(), list.end());
+// File names are bytes, JSON strings are not: paths below a directory that a box may write travel
+// as hex.
+json::array paths_to_json(const std::vector<std::string>& list) {
+  json::array out;
+  for (const auto& path : list) out.emplace_back(hex_encode(path));
+  return out;
 }
 
-Result<std::vector<std::string>> read_strings(ObjectReader& reader, const char* name) {
+Result<std::string> path_from_json(const std::string& hex, const std::string& field) {
+  auto path = hex_decode(hex);
+  if (!path) return fail(Code::kInvalidArgument, field + " is not hex");
+  return *path;
+}
+
+Result<std::vector<std::string>> read_paths(ObjectReader& reader, const char* name) {
   std::vector<std::string> out;
   const json::array* list = TRY(reader.optional_array(name, kMaxPaths));
   if (list == nullptr) return out;
-  for (const auto& item : *list) out.push_back(TRY(string_at(item, reader.path(name))));
+  for (const auto& item : *list) {
+    out.push_back(TRY(path_from_json(TRY(string_at(item, reader.path(name))), reader.path(name))));
+  }
   return out;
 }
 
@@ -41,11 +54,11 @@ Result<std::int64_t> read_number(ObjectReader& reader, const char* name, std::in
 Result<BindSpec> read_bind(const json::value& value) {
   auto reader = TRY(ObjectReader::of(value, "binds"));
   BindSpec bind;
-  bind.source = TRY(reader.string("source"));
-  bind.target = TRY(reader.string("target"));
+  bind.source = TRY(path_from_json(TRY(reader.string("source")), "source"));
+  bind.target = TRY(path_from_json(TRY(reader.string("target")), "target"));
   bind.writable = TRY(read_bool(reader, "writable"));
-  bind.hidden = TRY(read_strings(reader, "hidden"));
-  bind.protected_paths = TRY(read_strings(reader, "protected"));
+  bind.hidden = TRY(read_paths(reader, "hidden"));
+  bind.protected_paths = TRY(read_paths(reader, "protected"));
   TRY(reader.finish());
   return bind;
 }
@@ -64,11 +77,11 @@ Result<MemorySpec> read_memory(const json::value& value) {
 std::string to_json(const LaunchSpec& spec) {
   json::array binds;
   for (const auto& bind : spec.binds) {
-    binds.push_back(json::object{{"source", bind.source},
-                                 {"target", bind.target},
+    binds.push_back(json::object{{"source", hex_encode(bind.source)},
+                                 {"target", hex_encode(bind.target)},
                                  {"writable", bind.writable},
-                                 {"hidden", strings(bind.hidden)},
-                                 {"protected", strings(bind.protected_paths)}});
+                                 {"hidden", paths_to_json(bind.hidden)},
+                                 {"protected", paths_to_json(bind.protected_paths)}});
   }
   json::array memory;
   for (const auto& m : spec.memory) {

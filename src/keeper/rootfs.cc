@@ -69,9 +69,14 @@ Result<UniqueFd> open_in_bind(int bind, const std::string& path) {
 // A directory of a bind becomes a mount point of itself: then no rename of it, or of what is above
 // it, can move it out of the way (rename(2): EBUSY).
 Result<void> pin_directory(int bind, const std::string& path, bool read_only) {
-  const UniqueFd fd = TRY(open_in_bind(bind, path));
-  const UniqueFd copy = TRY(sys::clone_mount(fd.get(), {.read_only = read_only}));
-  return sys::attach_mount(copy.get(), fd.get());
+  const auto fd = open_in_bind(bind, path);
+  if (!fd) {
+    // Removed since the scan: when it is made again, the scan after the box's end finds it new.
+    if (fd.error().code == Code::kNotFound) return {};
+    return tl::make_unexpected(fd.error());
+  }
+  const UniqueFd copy = TRY(sys::clone_mount(fd->get(), {.read_only = read_only}));
+  return sys::attach_mount(copy.get(), fd->get());
 }
 
 Result<void> hide(int bind, const std::string& path) {
@@ -151,6 +156,34 @@ std::size_t bind_around(const LaunchSpec& spec, const std::string& target) {
   return around;
 }
 
+// A bind inside another one is mounted there in the host's tree as well, and comes into the box
+// with it: if only the sentry knew of it, the files below would still be within the gofer's reach.
+// Inner ones first.
+Result<void> nest_binds(const LaunchSpec& spec) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < spec.binds.size(); ++i) order.push_back(i);
+  std::sort(order.begin(), order.end(), [&spec](std::size_t a, std::size_t b) {
+    return spec.binds[a].target.size() > spec.binds[b].target.size();
+  });
+  for (const std::size_t i : order) {
+    const std::size_t around = bind_around(spec, spec.binds[i].target);
+    if (around == spec.binds.size()) continue;
+    const std::string inside = spec.binds[i].target.substr(spec.binds[around].target.size() + 1);
+    const UniqueFd source = TRY(open_path("/m/" + std::to_string(i)));
+    const UniqueFd root = TRY(open_path("/m/" + std::to_string(around)));
+    const UniqueFd target = TRY(open_in_bind(root.get(), inside));
+    const UniqueFd copy = TRY(sys::clone_mount(source.get(), {}));
+    TRY(sys::attach_mount(copy.get(), target.get()));
+  }
+  for (const auto& memory : spec.memory) {
+    const std::size_t around = bind_around(spec, memory.target);
+    if (around == spec.binds.size()) continue;
+    const UniqueFd root = TRY(open_path("/m/" + std::to_string(around)));
+    TRY(hide(root.get(), memory.target.substr(spec.binds[around].target.size() + 1)));
+  }
+  return {};
+}
+
 // gVisor makes a missing mount point by itself, on the host when it lies in a bind. So it must be
 // there: in the base we make it, in another bind it is the user's to make.
 Result<void> make_mount_point(const LaunchSpec& spec, const std::string& target, bool directory,
@@ -206,7 +239,7 @@ Result<void> make_base(const LaunchSpec& spec, const Sources& sources) {
   for (const auto& memory : spec.memory) {
     TRY(make_mount_point(spec, memory.target, true, base.get()));
   }
-  return {};
+  return nest_binds(spec);
 }
 
 Result<void> make_etc(const Sources& sources) {
@@ -281,6 +314,7 @@ Result<void> write_bundle(const LaunchSpec& spec) {
   };
   std::vector<OciMount> users;
   for (std::size_t i = 0; i < spec.binds.size(); ++i) {
+    if (bind_around(spec, spec.binds[i].target) < spec.binds.size()) continue;  // nest_binds()
     users.push_back({spec.binds[i].target,
                      "bind",
                      "/m/" + std::to_string(i),
