@@ -2,16 +2,18 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
 #include <deque>
-#include <memory>
 #include <set>
 
 #include "base/text.h"
 #include "base/try.h"
+#include "box/dir_entries.h"
+#include "box/link_walk.h"
 #include "sys/file_sys.h"
 
 asm(".section .rodata\n"
@@ -29,38 +31,14 @@ namespace {
 // 200,000 names take about 0.1 s; a tree beyond that is said to have been looked at in part.
 constexpr std::size_t kMaxNames = 200'000;
 constexpr std::size_t kMaxDepth = 24;
-// Trees of tools' own that hold very many files; a nested repository in them is seen by nobody's
-// prompt.
-const std::set<std::string> kNotEntered = {"node_modules", "objects", ".venv", "__pycache__",
-                                           "target"};
-
-struct Entry {
-  std::string name;
-  unsigned char type;
-};
-
-struct DirCloser {
-  void operator()(DIR* dir) const { closedir(dir); }
-};
-
-Result<std::vector<Entry>> read_entries(int root, const std::string& path, std::size_t limit) {
-  UniqueFd fd = TRY(sys::open_beneath(root, path, O_RDONLY | O_DIRECTORY));
-  const std::unique_ptr<DIR, DirCloser> dir(fdopendir(fd.get()));
-  if (!dir) return fail_errno(errno, "reading " + escape(path));
-  fd.release();
-  std::vector<Entry> entries;
-  while (const dirent* entry = readdir(dir.get())) {
-    const std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    if (entries.size() > limit) break;
-    entries.push_back({name, entry->d_type});
-  }
-  return entries;
-}
+constexpr std::size_t kMaxStateNames = 1000;
+// Trees of tools' own that can hold very many files. They are looked at last, so that a bound that
+// they exceed cuts nothing else off.
+const std::set<std::string> kLast = {"node_modules", ".venv", "__pycache__", "target"};
 
 // Where git would take a directory for a repository (gitrepository-layout(5)): a HEAD, and either
 // its own objects and refs or the name of a directory that has them.
-bool is_git_directory(const std::vector<Entry>& entries) {
+bool is_git_directory(const std::vector<DirEntry>& entries) {
   bool head = false;
   bool objects = false;
   bool refs = false;
@@ -75,33 +53,65 @@ bool is_git_directory(const std::vector<Entry>& entries) {
 }
 
 std::string read_link(int root, const std::string& path) {
-  const auto slash = path.rfind('/');
-  const auto parent = sys::open_beneath(
-      root, slash == std::string::npos ? "." : path.substr(0, slash), O_PATH | O_DIRECTORY);
-  if (!parent) return "";
+  const auto link = sys::open_beneath(root, path, O_PATH | O_NOFOLLOW);
+  if (!link) return "";
   char target[PATH_MAX];
-  const ssize_t n =
-      readlinkat(parent->get(), path.substr(slash == std::string::npos ? 0 : slash + 1).c_str(),
-                 target, sizeof target);
+  const ssize_t n = readlinkat(link->get(), "", target, sizeof target);
   return n > 0 ? std::string(target, static_cast<std::size_t>(n)) : "";
 }
 
-void match(int root, const std::string& directory, const std::vector<Entry>& entries,
+// Changes when a file in `path` (or the file `path`) is made, written or replaced: the kernel keeps
+// the time of change, and nobody can set it.
+std::string state_of(int root, const std::string& path, unsigned char type) {
+  std::vector<std::string> paths{path};
+  if (type == DT_DIR) {
+    const auto entries = read_entries(root, path, kMaxStateNames);
+    if (!entries) return "";
+    for (const auto& entry : *entries) paths.push_back(join_path(path, entry.name));
+  }
+  std::set<std::string> states;  // sorted
+  for (const auto& one : paths) {
+    const auto fd = sys::open_beneath(root, one, O_PATH | O_NOFOLLOW);
+    struct stat st{};
+    if (!fd || fstat(fd->get(), &st) != 0) continue;
+    states.insert(one + " " + std::to_string(st.st_ino) + " " + std::to_string(st.st_ctim.tv_sec) +
+                  "." + std::to_string(st.st_ctim.tv_nsec));
+  }
+  std::string out;
+  for (const auto& state : states) out += state + "\n";
+  return out;
+}
+
+void match(int root, const std::string& directory, const std::vector<DirEntry>& entries,
            AutoexecScan& scan) {
-  const bool git = is_git_directory(entries);
   const bool named_git = directory == ".git" || directory.ends_with("/.git");
+  const bool git = named_git || is_git_directory(entries);
+  if (git) scan.git_directories.insert(directory);
   for (const auto& entry : entries) {
+    if (entry.name == ".git") scan.worktrees.insert(directory);
     for (const auto& rule : autoexec_rules()) {
-      if (rule.name != entry.name || (rule.in_git_directory && !git && !named_git)) continue;
+      if (rule.name != entry.name || (rule.in_git_directory && !git)) continue;
       // A .git directory is judged by what is in it; a .git file (or link) names another one.
       if (rule.name == ".git" && entry.type == DT_DIR) continue;
-      const std::string path = directory == "." ? entry.name : directory + "/" + entry.name;
-      AutoexecScan::Found found{rule.reason, entry.type == DT_LNK, ""};
-      if (found.symlink) found.link_target = read_link(root, path);
+      const std::string path = join_path(directory, entry.name);
+      AutoexecScan::Found found{.reason = rule.reason, .only_reported = rule.only_reported};
+      if (rule.only_reported) {
+        found.state = state_of(root, path, entry.type);
+      } else if (entry.type == DT_LNK) {
+        found.symlink = true;
+        found.link_target = read_link(root, path);
+      }
       scan.found.emplace(path, std::move(found));
       break;
     }
   }
+}
+
+// git takes no path with ".git" in it for a submodule's, so nothing that it obeys lies in there.
+bool is_object_store(const std::string& directory, const std::string& name) {
+  return name == "objects" &&
+         (directory == ".git" || directory.starts_with(".git/") || directory.ends_with("/.git") ||
+          directory.find("/.git/") != directory.npos);
 }
 
 }  // namespace
@@ -116,8 +126,8 @@ const std::vector<AutoexecRule>& autoexec_rules() {
       const auto name_at = line.find_first_not_of(' ', word_end);
       word_end = line.find(' ', name_at);
       const auto reason_at = line.find_first_not_of(' ', word_end);
-      out.push_back(
-          {kind == "gitdir", line.substr(name_at, word_end - name_at), line.substr(reason_at)});
+      out.push_back({kind != "any", kind == "gitstate", line.substr(name_at, word_end - name_at),
+                     line.substr(reason_at)});
     }
     return out;
   }();
@@ -132,46 +142,59 @@ Result<AutoexecScan> scan_autoexec(int directory) {
   };
   // Breadth first: what lies near the root is seen even when the tree is beyond the bound.
   std::deque<Pending> pending{{".", 0}};
+  std::deque<Pending> last;
   std::size_t names = 0;
   while (!pending.empty()) {
     const Pending next = std::move(pending.front());
     pending.pop_front();
     const auto entries = read_entries(directory, next.path, kMaxNames - names);
     if (!entries) {
-      // Gone meanwhile, or closed to us; the root itself must be readable.
       if (next.path == ".") return tl::make_unexpected(entries.error());
-      continue;
-    }
-    names += entries->size();
-    match(directory, next.path, *entries, scan);
-    if (names > kMaxNames) {
-      scan.complete = false;
-      return scan;
-    }
-    for (const auto& entry : *entries) {
-      if (entry.type != DT_DIR || kNotEntered.contains(entry.name)) continue;
-      if (next.depth == kMaxDepth) {
+      const int err = entries.error().sys_errno;
+      // Gone meanwhile, or something else now: the box did that, and the last look sees it.
+      if (err != ENOENT && err != ENOTDIR && err != ELOOP) scan.closed.insert(next.path);
+    } else {
+      names += entries->size();
+      match(directory, next.path, *entries, scan);
+      if (names > kMaxNames) {
         scan.complete = false;
-        continue;
+        return scan;
       }
-      pending.push_back(
-          {next.path == "." ? entry.name : next.path + "/" + entry.name, next.depth + 1});
+      for (const auto& entry : *entries) {
+        if (entry.type != DT_DIR || is_object_store(next.path, entry.name)) continue;
+        if (next.depth == kMaxDepth) {
+          scan.complete = false;
+          continue;
+        }
+        (kLast.contains(entry.name) ? last : pending)
+            .push_back({join_path(next.path, entry.name), next.depth + 1});
+      }
     }
+    if (pending.empty()) std::swap(pending, last);
   }
   return scan;
 }
 
 std::map<std::string, AutoexecScan::Found> new_autoexec(const AutoexecScan& before,
                                                         const AutoexecScan& after) {
-  std::map<std::string, AutoexecScan::Found> out;
+  std::map<std::string, AutoexecScan::Found> changed;
   for (const auto& [path, found] : after.found) {
     const auto old = before.found.find(path);
-    if (old != before.found.end() && old->second == found) continue;
+    const bool same = old != before.found.end() && old->second.symlink == found.symlink &&
+                      old->second.link_target == found.link_target &&
+                      old->second.state == found.state;
+    if (!same) changed.emplace(path, found);
+  }
+  std::map<std::string, AutoexecScan::Found> out;
+  for (const auto& [path, found] : changed) {
     // What lies in a directory that is new itself, or that was protected whole, needs no line of
-    // its own.
-    bool covered = false;
+    // its own, and neither does what something new names.
+    bool covered = !found.named_by.empty() && changed.contains(found.named_by);
     for (auto at = path.find('/'); at != std::string::npos; at = path.find('/', at + 1)) {
-      covered |= after.found.contains(path.substr(0, at));
+      const std::string above = path.substr(0, at);
+      const auto old = before.found.find(above);
+      covered |=
+          changed.contains(above) || (old != before.found.end() && old->second.is_protected());
     }
     if (!covered) out.emplace(path, found);
   }

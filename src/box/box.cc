@@ -117,12 +117,21 @@ Result<Box> Box::start(const Policy& policy, const HostDirs& dirs, const StartOp
                            : options.directory.empty() ? options.project_dir
                                                        : options.directory;
   box.data_ = TRY(make_temporary_data_dir(dirs));
-  auto launched = box.launch(policy, dirs, options);
+  auto launched = box.claim(policy);
+  if (launched) launched = box.launch(policy, dirs, options);
   if (!launched) {
     (void)box.stop();
     return tl::make_unexpected(std::move(launched).error().with_context("cannot start the box"));
   }
   return box;
+}
+
+Result<void> Box::claim(const Policy& policy) {
+  std::vector<std::string> writes;
+  for (const auto& bind : mounts_.binds) {
+    if (bind.writable) writes.push_back(bind.source);
+  }
+  return claim_writable(dirs_, data_, writes, policy->allowed.shared_write);
 }
 
 Result<void> Box::launch(const Policy& policy, const HostDirs& dirs, const StartOptions& options) {
@@ -182,18 +191,7 @@ std::vector<std::string> Box::environment(const std::map<std::string, std::strin
 BoxEnd Box::look_again() const {
   BoxEnd end;
   for (const auto& watched : mounts_.watched) {
-    const auto after = scan_autoexec(watched.directory);
-    if (!after) {
-      end.unseen.push_back("could not look into " + escape(watched.source) + ": " +
-                           after.error().to_string());
-      continue;
-    }
-    if (!after->complete && watched.before.complete) {
-      end.unseen.push_back(escape(watched.source) + " has become too large to look at whole");
-    }
-    for (const auto& [path, found] : new_autoexec(watched.before, *after)) {
-      end.made.push_back({watched.source + "/" + path, found.reason});
-    }
+    report_autoexec(watched.directory, watched.source, watched.before, dirs_.libexec, end);
   }
   return end;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "box/autoexec_report.h"
 #include "box/data_dir.h"
 #include "box/host_dirs.h"
 #include "box/host_probe.h"
@@ -33,17 +34,6 @@ struct StartOptions {
 
 // Code::kNotBuilt for a policy that asks for a part of temenos that does not exist yet.
 Result<void> refuse_what_is_not_built(const Policy& policy);
-
-// Files that host programs run by themselves and that appeared while a box could write there.
-struct NewAutoexec {
-  std::string path;  // on the host
-  std::string reason;
-};
-
-struct BoxEnd {
-  std::vector<NewAutoexec> made;
-  std::vector<std::string> unseen;  // what could not be looked at, a sentence each
-};
 
 class Box {
  public:
@@ -73,6 +63,7 @@ class Box {
   Box() = default;
   void end_processes();
   BoxEnd look_again() const;
+  Result<void> claim(const Policy& policy);
   Result<void> launch(const Policy& policy, const HostDirs& dirs, const StartOptions& options);
 
   HostDirs dirs_;

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "keeper/keeper.h"
+#include "policy/paths.h"
 #include "sys/file_sys.h"
 
 namespace temenos::box {
@@ -18,6 +19,8 @@ namespace {
 
 constexpr char kRunDir[] = "run";
 constexpr char kStaged[] = ".new-";
+constexpr char kWrites[] = "writes";
+constexpr std::size_t kMaxWrites = 1u << 20;
 constexpr char kDiskHint[] =
     "free some disk space, or set XDG_DATA_HOME to a directory with room that you can write in";
 constexpr std::size_t kMaxLeft = 10'000;
@@ -37,13 +40,28 @@ Result<UniqueFd> open_run_dir(const HostDirs& dirs) {
 
 Result<void> remove_locked(int run, DataDir& dir) {
   TRY(keeper::remove_box(dir.directory.get(), keeper::plan_ids()));
-  if (unlinkat(dir.directory.get(), "lock", 0) != 0 && errno != ENOENT) {
-    return fail_errno(errno, "removing a box's lock");
+  for (const char* name : {kWrites, "lock"}) {
+    if (unlinkat(dir.directory.get(), name, 0) != 0 && errno != ENOENT) {
+      return fail_errno(errno, "removing " + escape(dir.path) + "/" + name);
+    }
   }
   if (unlinkat(run, dir.id.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
     return fail_errno(errno, "removing " + escape(dir.path));
   }
   return {};
+}
+
+// What the box of this data dir writes; nothing when it is no longer alive, or claims nothing.
+std::vector<std::string> writes_of_live_box(int run, const std::string& name) {
+  const auto directory = sys::open_beneath(run, name, O_PATH | O_DIRECTORY);
+  if (!directory) return {};
+  const auto lock = sys::open_beneath(directory->get(), "lock", O_RDONLY);
+  if (!lock || flock(lock->get(), LOCK_EX | LOCK_NB) == 0) return {};
+  const auto file = sys::open_beneath(directory->get(), kWrites, O_RDONLY);
+  if (!file) return {};
+  auto paths = split(sys::read_all(file->get(), kMaxWrites).value_or(""), '\0');
+  paths.pop_back();  // after the last NUL
+  return paths;
 }
 
 }  // namespace
@@ -77,6 +95,29 @@ Result<DataDir> make_temporary_data_dir(const HostDirs& dirs) {
                                    .with_hint(kDiskHint));
   }
   return dir;
+}
+
+Result<void> claim_writable(const HostDirs& dirs, const DataDir& dir,
+                            const std::vector<std::string>& paths, bool shared) {
+  const UniqueFd run = TRY(open_run_dir(dirs));
+  // One claim at a time: of two that start together, the second sees the first.
+  const UniqueFd turn = TRY(sys::open_beneath(run.get(), ".", O_RDONLY | O_DIRECTORY));
+  if (flock(turn.get(), LOCK_EX) != 0) return fail_errno(errno, "waiting for another box to start");
+  for (const auto& name : TRY(sys::list_names(run.get(), kMaxLeft))) {
+    if (shared || name == dir.id) continue;
+    for (const auto& other : writes_of_live_box(run.get(), name)) {
+      for (const auto& path : paths) {
+        if (!is_at_or_below(path, other) && !is_at_or_below(other, path)) continue;
+        return fail(
+            Code::kConflict, "another live box writes in " + escape(other),
+            "wait until it has ended, or name the risk that the two meet there: --allow-danger "
+            "shared-write");
+      }
+    }
+  }
+  std::string text;
+  for (const auto& path : paths) text += path + '\0';
+  return sys::write_new_file(dir.directory.get(), kWrites, text, 0600);
 }
 
 Result<void> remove_data_dir(const HostDirs& dirs, DataDir dir) {

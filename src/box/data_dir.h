@@ -4,10 +4,12 @@
 //   lock     flock(2), shared: by the caller, the helper and runsc, each with a descriptor of its
 //   own; free
 //            when the last process that could write below is gone
+//   writes   the host directories that the box writes, each ended by NUL
 //   box/     upper, work, base: owned by the box's root, see keeper/rootfs.h
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/unique_fd.h"
 #include "box/host_dirs.h"
@@ -23,6 +25,12 @@ struct DataDir {
 };
 
 Result<DataDir> make_temporary_data_dir(const HostDirs& dirs);
+
+// Notes which host directories the box of `dir` writes, so that no other live box of this user
+// starts with an overlapping one: kConflict, unless `shared`. Sees boxes that started before; those
+// that start later see this.
+Result<void> claim_writable(const HostDirs& dirs, const DataDir& dir,
+                            const std::vector<std::string>& paths, bool shared);
 
 // Removes what is left of it: the caller holds the lock.
 Result<void> remove_data_dir(const HostDirs& dirs, DataDir dir);

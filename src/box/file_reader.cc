@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,7 +56,9 @@ Result<void> FileReader::start() {
 
 Result<std::string> FileReader::ask(const git::Question& question, int file) {
   if (!process_) TRY(start());
-  TRY(sys::send_with_fds(socket_.get(), git::encode(question), {&file, 1}));
+  if (!sys::send_with_fds(socket_.get(), git::encode(question), {&file, 1})) {
+    return fail(Code::kProtocol, "its reader died");
+  }
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline_ - std::chrono::steady_clock::now());
@@ -66,9 +69,9 @@ Result<std::string> FileReader::ask(const git::Question& question, int file) {
     if (n == 0) return fail(Code::kTimedOut, "its reader did not answer in time");
     break;
   }
-  auto received = TRY(sys::receive_with_fds(socket_.get(), git::kMaxAnswer + 1, 0));
-  if (received.bytes.empty()) return fail(Code::kProtocol, "its reader died");
-  return std::move(received.bytes);
+  auto received = sys::receive_with_fds(socket_.get(), git::kMaxAnswer + 1, 0);
+  if (!received || received->bytes.empty()) return fail(Code::kProtocol, "its reader died");
+  return std::move(received->bytes);
 }
 
 Result<git::Answer> FileReader::read(git::FileKind kind, int file) {

@@ -6,7 +6,6 @@
 
 #include <string_view>
 
-#include "base/unique_fd.h"
 #include "policy/paths.h"
 #include "sys/file_sys.h"
 
@@ -15,29 +14,32 @@ namespace {
 
 constexpr std::size_t kMaxPathFile = 8192;
 
-// The real path that a file of git's names on its one line; relative ones start at the file's
-// directory. Empty: no such file, not of that form, or it leads nowhere.
-std::string named_path(const std::string& file, std::string_view prefix) {
-  // A box may have made it a fifo or a link; neither is opened.
-  const UniqueFd fd(open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+// The one line of a file of git's, after `prefix`. Empty: no such file, or not of that form.
+std::string line_of(int directory, const std::string& file, std::string_view prefix) {
+  // A box may have made it a fifo or a link: neither is waited for or followed.
+  const auto fd = sys::open_beneath(directory, file, O_RDONLY | O_NONBLOCK);
   struct stat st{};
-  if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
-  std::string text = sys::read_all(fd.get(), kMaxPathFile).value_or("");
-  if (text.compare(0, prefix.size(), prefix) != 0) return "";
+  if (!fd || fstat(fd->get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
+  std::string text = sys::read_all(fd->get(), kMaxPathFile).value_or("");
+  if (!text.starts_with(prefix)) return "";
   text.erase(0, prefix.size());
   if (!text.empty() && text.back() == '\n') text.pop_back();
-  if (text.empty() || text.find('\n') != std::string::npos ||
-      text.find('\0') != std::string::npos) {
-    return "";
-  }
-  if (text[0] != '/') text = file.substr(0, file.rfind('/') + 1) + text;
-  return sys::resolve(text).value_or("");
+  if (text.find('\n') != std::string::npos || text.find('\0') != std::string::npos) return "";
+  return text;
+}
+
+// A path of git's as an absolute, real one; relative ones start at `directory`.
+std::string real_path(const std::string& path, const std::string& directory) {
+  if (path.empty()) return "";
+  return sys::resolve(path[0] == '/' ? path : directory + "/" + path).value_or("");
 }
 
 }  // namespace
 
 std::optional<GitWorktree> find_git_worktree(const std::string& project) {
-  const std::string own = named_path(project + "/.git", "gitdir: ");
+  const auto tree = sys::open_canonical(project);
+  if (!tree) return std::nullopt;
+  const std::string own = real_path(line_of(tree->get(), ".git", "gitdir: "), project);
   if (own.empty() || is_at_or_below(own, project)) return std::nullopt;
   // It must be COMMON/worktrees/NAME, say so itself, and name this worktree in return.
   const auto name_at = own.rfind('/');
@@ -45,13 +47,24 @@ std::optional<GitWorktree> find_git_worktree(const std::string& project) {
   if (!worktrees.ends_with("/worktrees")) return std::nullopt;
   const std::string common = worktrees.substr(0, worktrees.rfind('/'));
   if (common.empty() || is_at_or_below(project, common)) return std::nullopt;
-  if (named_path(own + "/commondir", "") != common) return std::nullopt;
-  if (named_path(own + "/gitdir", "") != project + "/.git") return std::nullopt;
-  GitWorktree found{common, {own}};
+
+  auto common_fd = sys::open_canonical(common);
+  struct stat st{};
+  // Another user's repository may say what it likes.
+  if (!common_fd || fstat(common_fd->get(), &st) != 0 || st.st_uid != geteuid())
+    return std::nullopt;
+  const std::string inside = own.substr(common.size() + 1);
+  auto own_fd = sys::open_beneath(common_fd->get(), inside, O_PATH | O_DIRECTORY);
+  if (!own_fd) return std::nullopt;
+  if (real_path(line_of(own_fd->get(), "commondir", ""), own) != common) return std::nullopt;
+  if (real_path(line_of(own_fd->get(), "gitdir", ""), own) != project + "/.git")
+    return std::nullopt;
+
+  GitWorktree found{{common, std::move(*common_fd)}, {}};
+  found.written.push_back({own, std::move(*own_fd)});
   for (const char* part : {"objects", "refs", "logs"}) {
-    const std::string path = common + "/" + part;
-    struct stat st{};
-    if (lstat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) found.written.push_back(path);
+    auto fd = sys::open_beneath(found.common.fd.get(), part, O_PATH | O_DIRECTORY);
+    if (fd) found.written.push_back({common + "/" + part, std::move(*fd)});
   }
   return found;
 }

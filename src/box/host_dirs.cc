@@ -16,8 +16,8 @@ namespace temenos::box {
 namespace {
 
 constexpr char kHint[] =
-    "make room, or point XDG_DATA_HOME, XDG_CONFIG_HOME and XDG_CACHE_HOME to directories you can "
-    "write in";
+    "point XDG_DATA_HOME, XDG_CONFIG_HOME and XDG_CACHE_HOME to directories that you can write in "
+    "and that have room";
 
 std::string variable(const char* name) {
   const char* value = getenv(name);
@@ -69,6 +69,7 @@ std::string home_directory() {
 std::vector<std::string> HostDirs::own() const {
   std::vector<std::string> out{data, config, cache, libexec};
   if (!runtime.empty()) out.push_back(runtime);
+  out.insert(out.end(), usual.begin(), usual.end());
   return out;
 }
 
@@ -95,9 +96,16 @@ Result<HostDirs> host_dirs() {
     }
     *row.out = TRY(make_private(path + "/temenos"));
   }
+  for (const auto& row : rows) {
+    // With a variable set for this call alone, other calls' state still lies in the usual place.
+    const auto usual = sys::resolve(home + row.below_home + "/temenos");
+    if (!home.empty() && usual && *usual != *row.out) dirs.usual.push_back(*usual);
+  }
   const std::string runtime = variable("XDG_RUNTIME_DIR");
   if (!runtime.empty() && access(runtime.c_str(), F_OK) == 0) {
-    dirs.runtime = TRY(sys::resolve(runtime)) + "/temenos";
+    // Made like the others: what is not there cannot be hidden, and a box could make its own of it.
+    // Where this user cannot make it (another user's directory), no box of this user can either.
+    dirs.runtime = make_private(runtime + "/temenos").value_or("");
   }
   char exe[PATH_MAX];
   const ssize_t n = readlink("/proc/self/exe", exe, sizeof exe);

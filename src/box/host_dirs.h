@@ -13,7 +13,9 @@ struct HostDirs {
   std::string data;     // boxes: $XDG_DATA_HOME/temenos
   std::string config;   // $XDG_CONFIG_HOME/temenos
   std::string cache;    // what can be found out again: $XDG_CACHE_HOME/temenos
-  std::string runtime;  // sockets: $XDG_RUNTIME_DIR/temenos; empty when the variable is not set
+  std::string runtime;  // sockets: $XDG_RUNTIME_DIR/temenos; empty when that cannot be had
+  std::vector<std::string>
+      usual;            // where data, config and cache are when no variable says otherwise
   std::string libexec;  // temenos-keeper and the rest, beside the running program
   std::string program;  // the running program itself
 

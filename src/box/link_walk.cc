@@ -8,7 +8,7 @@
 #include <deque>
 
 #include "base/text.h"
-#include "box/host_dirs.h"
+#include "policy/paths.h"
 #include "sys/file_sys.h"
 
 namespace temenos::box {
@@ -102,8 +102,10 @@ class Walker {
       // No link of the box's lies above the root, so ".." there is what it seems.
       if (name.empty() || name == ".") continue;
       if (name == ".." && below(names)) {
-        if (names.size() == depth()) names.pop_back();
-        else names.push_back(name);
+        if (names.size() == depth())
+          names.pop_back();
+        else
+          names.push_back(name);
         continue;
       }
       if (name == "..") {

@@ -15,6 +15,8 @@
 
 #include "base/text.h"
 #include "base/try.h"
+#include "box/autoexec_follow.h"
+#include "box/file_reader.h"
 #include "box/git_worktree.h"
 #include "box/source_path.h"
 #include "policy/paths.h"
@@ -117,24 +119,20 @@ class Resolver {
       return {};
     }
     WatchedBind watched{opened.path, opened.fd.get(), {}};
-    watched.before = TRY(scan_autoexec(opened.fd.get()));
+    FileReader reader(dirs_.libexec);
+    watched.before = TRY(look_for_autoexec(opened.fd.get(), opened.path, reader));
     if (!watched.before.complete) {
       out_.warnings.push_back(
           escape(opened.path) +
           " is too large to look for every file that host programs run by themselves; "
           "what lies deep in it is not protected");
     }
+    for (const auto& text : watched.before.trouble) {
+      out_.warnings.push_back(text + ": what host programs obey of it is not protected");
+    }
     for (const auto& [path, found] : watched.before.found) {
-      if (!found.symlink) {
-        bind.protected_paths.push_back(path);
-        continue;
-      }
-      // A symlink cannot be a mount point; what it leads to can, if the box could write there at
-      // all.
-      const auto real = sys::resolve(opened.path + "/" + path);
-      if (real && is_at_or_below(*real, opened.path) && *real != opened.path) {
-        bind.protected_paths.push_back(below(*real, opened.path));
-      }
+      // A symlink cannot be a mount point; what it leads to was found as well.
+      if (found.is_protected()) bind.protected_paths.push_back(path);
     }
     out_.watched.push_back(std::move(watched));
     return {};
@@ -148,12 +146,18 @@ class Resolver {
 Result<void> add_project(Resolver& resolver, SourcePaths& paths, const Policy& policy,
                          const std::string& project) {
   const bool writable = policy->project == ProjectAccess::kWrite;
+  auto fits = check_target(project, "the project");
+  if (!fits) {
+    return tl::make_unexpected(std::move(fits).error().with_hint("leave it out with --no-project"));
+  }
   TRY(resolver.add(TRY(paths.open(project)), project, writable));
-  const auto worktree = find_git_worktree(project);
+  auto worktree = find_git_worktree(project);
   if (worktree) {
-    TRY(resolver.add(TRY(paths.open(worktree->common)), worktree->common, false));
-    for (const auto& path : worktree->written) {
-      if (writable) TRY(resolver.add(TRY(paths.open(path)), path, true));
+    const std::string common = worktree->common.path;
+    TRY(resolver.add(std::move(worktree->common), common, false));
+    for (auto& part : worktree->written) {
+      const std::string path = part.path;
+      if (writable) TRY(resolver.add(std::move(part), path, true));
     }
   }
   paths.add_writable(project);

@@ -174,7 +174,23 @@ Result<void> add_modes(const BoxFlags& flags, Policy::Builder& builder) {
   return {};
 }
 
+// A box writes in the project; what the next command obeys must not lie there.
+Result<void> refuse_policy_in_repository(const std::string& path) {
+  const std::string written = TRY(absolute(path));
+  for (const std::string& place : {written, sys::resolve(written).value_or(written)}) {
+    const std::string repository =
+        box::find_project(place.substr(0, place.rfind('/')), box::home_directory());
+    if (repository.empty()) continue;
+    return fail(
+        Code::kPolicyViolation,
+        escape(path) + " lies in the repository " + escape(repository) + ", where boxes write",
+        "keep policies outside of repositories, as ~/.config/NAME.toml");
+  }
+  return {};
+}
+
 Result<Policy> policy_from_file(const std::string& path) {
+  TRY(refuse_policy_in_repository(path));
   auto text = sys::read_path(path, kMaxPolicyFile);
   if (!text) {
     return tl::make_unexpected(

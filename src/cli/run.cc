@@ -82,6 +82,7 @@ Result<void> finish(box::Box& box) {
     warn("the box made " + escape(file.path) + ", which host programs obey by themselves (" +
          escape(file.reason) + "): look at it before you work in that directory");
   }
+  for (const auto& text : end.indexes) warn(text);
   for (const auto& text : end.unseen) {
     warn(text + ": the box may have left files there that host programs obey by themselves");
   }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 
 #include "base/text.h"
 #include "base/try.h"
@@ -38,14 +37,8 @@ Result<std::string> find_runsc(const std::string& configured, const std::string&
                 kHint);
   }
   if (executable(libexec_dir + "/runsc")) return sys::resolve(libexec_dir + "/runsc");
-  const char* path = getenv("PATH");
-  for (const auto& directory : split(path != nullptr ? path : "", ':')) {
-    if (!directory.empty() && executable(directory + "/runsc")) {
-      return sys::resolve(directory + "/runsc");
-    }
-  }
-  return fail(Code::kUnsupported, "no runsc (gVisor) in " + escape(libexec_dir) + " or in the PATH",
-              kHint);
+  // Not the PATH: a relative entry of it would run a program that a box left in the project.
+  return fail(Code::kUnsupported, "no runsc (gVisor) in " + escape(libexec_dir), kHint);
 }
 
 Result<std::string> runsc_identity(const std::string& path) {

@@ -23,7 +23,7 @@ struct Runsc {
 // The flags that a runsc must know.
 const std::vector<std::string>& needed_flags();
 
-// Where runsc lies: `configured` when not empty, else `libexec_dir`/runsc, else the PATH.
+// Where runsc lies: `configured` when not empty, else `libexec_dir`/runsc.
 Result<std::string> find_runsc(const std::string& configured, const std::string& libexec_dir);
 
 // device:inode:size:mtime of the file.

@@ -1,11 +1,10 @@
 // temenos-reader: parses files that a box may have written (git configurations and indexes), so
 // that no process with rights on the host does. Its one descriptor is a socket on which it is given
 // each file open; it locks itself down before it reads a byte of one.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-
-#include <algorithm>
 #include <string>
 
 #include "base/try.h"
@@ -60,8 +59,8 @@ int serve() {
     if (!received) return 125;
     if (received->bytes.empty()) return 0;
     const auto reply = answer_next(*received);
-    const auto sent = sys::send_with_fds(
-        kSocket, reply ? *reply : git::answer_error(reply.error()), {});
+    const auto sent =
+        sys::send_with_fds(kSocket, reply ? *reply : git::answer_error(reply.error()), {});
     if (!sent) return 125;
   }
 }

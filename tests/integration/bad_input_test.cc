@@ -96,7 +96,7 @@ TEST_F(BadInputTest, PolicyFiles) {
                {"--policy", "/no/such.json", "give a file that can be read"});
   expect_error(host_.temenos({"run", "--policy", host_.path(), "--", "true"}), 125,
                {"--policy", "give a file that can be read"});
-  const auto ok = host_.file("ok.toml", "[network]\nmode = \"none\"\n[env]\nA = \"toml\"\n");
+  const auto ok = host_.file("ok.toml", "network = \"none\"\n[env]\nA = \"toml\"\n");
   const auto good = host_.temenos({"run", "--policy", ok, "--", "sh", "-c", "echo $A"});
   EXPECT_EQ(good.out, "toml\n") << good.err;
 }

@@ -94,14 +94,11 @@ TEST_F(CrashTest, CtrlCDuringTheStart) {
   for (const int step : {0, 1, 2, 3}) {
     SCOPED_TRACE(step);
     Program program(host_, argv({}, "exec sleep 1000"));
-    for (;;) {
+    ASSERT_TRUE(program.wait_until([&] {
       const auto box = box_processes(program.pid());
-      if (step == 0 || (step == 1 && box.keeper > 0) || (step == 2 && box.helper > 0) ||
-          (step == 3 && box.runsc > 0)) {
-        break;
-      }
-      ASSERT_NE(status_kb(program.pid(), "PPid"), 0);
-    }
+      return step == 0 || (step == 1 && box.keeper > 0) || (step == 2 && box.helper > 0) ||
+             (step == 3 && box.runsc > 0);
+    })) << program.finish().err;
     // Before main() has blocked it, SIGINT's own action is to end the program.
     program.send(SIGINT);
     const auto result = program.finish(30);

@@ -117,6 +117,16 @@ bool Program::wait_for(const std::string& text) {
   return result_.out.find(text) != std::string::npos;
 }
 
+bool Program::wait_until(const std::function<bool()>& done) const {
+  const auto deadline = Clock::now() + std::chrono::seconds(60);
+  while (!done()) {
+    // What is waited for in /proc cannot be polled; the program's end can.
+    pollfd fd{pidfd_.get(), POLLIN, 0};
+    if (poll(&fd, 1, 1) != 0 || Clock::now() > deadline) return false;
+  }
+  return true;
+}
+
 CliResult Program::finish(int seconds) {
   const auto deadline = Clock::now() + std::chrono::seconds(seconds);
   while (read_some(deadline)) {

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <string>
@@ -35,6 +36,8 @@ class Program {
   void send(int signal) const;
   // Reads stdout until it holds `text`; false when it ended, or 60 s passed, before.
   bool wait_for(const std::string& text);
+  // Until `done` says so; false when the program ended, or 60 s passed, before.
+  bool wait_until(const std::function<bool()>& done) const;
   // Reads both outputs to their ends and waits; stdin stays as it is. After `seconds` the program
   // is killed and the status is -1.
   CliResult finish(int seconds = 60);
