@@ -22,7 +22,6 @@ namespace {
 
 using keeper::Message;
 
-constexpr char kBoxHome[] = "/root";
 // Fifty processes, and data through the socket both ways: what a platform that only seems to work
 // fails at.
 constexpr char kTrialScript[] =

@@ -23,6 +23,9 @@
 
 namespace temenos::box {
 
+// HOME in a box on base `host`.
+inline constexpr char kBoxHome[] = "/root";
+
 struct StartOptions {
   std::string project_dir;  // mounted when not empty; absolute, no symlink in it
   std::string directory;    // where commands start when there is a project: it or below it

@@ -90,8 +90,10 @@ Result<HostDirs> host_dirs() {
               {"XDG_CACHE_HOME", "/.cache", &dirs.cache}};
   for (auto& row : rows) {
     const std::string path = base(row.name, row.below_home);
-    if (path.empty()) {
-      return fail(Code::kUnsupported, "this user has no home directory",
+    if (path.empty() || (variable(row.name).empty() && access(home.c_str(), F_OK) != 0)) {
+      return fail(Code::kUnsupported,
+                  home.empty() ? "this user has no home directory"
+                               : "the home directory " + escape(home) + " is not there",
                   std::string("set HOME or ") + row.name);
     }
     *row.out = TRY(make_private(path + "/temenos"));

@@ -75,6 +75,17 @@ void write_cache(const HostProbe& probe, const HostDirs& dirs) {
   }
 }
 
+// Empty: it can be tried.
+std::string why_no_kvm() {
+  struct stat st{};
+  if (stat("/dev/kvm", &st) != 0) return "this host has no /dev/kvm";
+  // A box of root runs under an id of its own, which is in no group.
+  if (geteuid() == 0 && (st.st_mode & 06) != 06)
+    return "/dev/kvm is not open to the ids of root's boxes";
+  if (access("/dev/kvm", R_OK | W_OK) != 0) return "/dev/kvm cannot be opened by this user";
+  return "";
+}
+
 void sort_best_first(std::vector<PlatformTrial>& trials) {
   auto rank = [](const std::string& name) {
     return std::find(std::begin(kPlatforms), std::end(kPlatforms), name) - std::begin(kPlatforms);
@@ -136,7 +147,8 @@ Result<std::string> choose_platform(HostProbe& probe, Platform wanted, const Hos
   std::string why;
   for (std::size_t i = 0; i < probe.platforms.size();) {
     const std::size_t first = i;
-    for (; i < probe.platforms.size() && probe.platforms[i].why == probe.platforms[first].why; ++i) {
+    for (; i < probe.platforms.size() && probe.platforms[i].why == probe.platforms[first].why;
+         ++i) {
       why += (i > first ? ", " : first > 0 ? "; " : "") + probe.platforms[i].name;
     }
     why += ": " + probe.platforms[first].why;
@@ -148,9 +160,12 @@ Result<std::string> choose_platform(HostProbe& probe, Platform wanted, const Hos
 void try_all_platforms(HostProbe& probe, const HostDirs& dirs, const TryPlatform& attempt) {
   probe.platforms.clear();
   for (const char* name : kPlatforms) {
-    if (std::string_view(name) == "kvm" && access("/dev/kvm", R_OK | W_OK) != 0) {
-      probe.platforms.push_back({name, false, 0, "/dev/kvm cannot be opened by this user"});
-      continue;
+    if (std::string_view(name) == "kvm") {
+      const std::string why = why_no_kvm();
+      if (!why.empty()) {
+        probe.platforms.push_back({name, false, 0, why});
+        continue;
+      }
     }
     probe.platforms.push_back(attempt(probe.runsc, name));
     if (probe.platforms.back().given_up) return;

@@ -56,7 +56,7 @@ tl::unexpected<Error> error_of(const ErrorReply& reply, const std::string& what)
   switch (reply.stage) {
     case Stage::kNotFound:
       return made(Code::kNotFound, what + ": no such program in the box",
-                  "check the name, or PATH with: env");
+                  "check the name (a box has the host's /usr); for a shell line: sh -c '…'");
     case Stage::kNotExecutable:
       return made(Code::kPermissionDenied, what + ": cannot be executed in the box",
                   "check its mode, its #! line and its architecture");

@@ -201,6 +201,18 @@ Result<Policy> policy_from_file(const std::string& path) {
   return policy;
 }
 
+// The builder speaks of the fields of a policy file; here they were flags.
+Result<Policy> in_words_of_flags(Result<Policy> policy) {
+  if (policy) return policy;
+  Error error = std::move(policy).error();
+  if (error.hint.find("home-bind") != std::string::npos) {
+    error.hint = "bind a directory inside it, or name the danger: --allow-danger home-bind";
+  } else if (error.hint.find("choose a target") != std::string::npos) {
+    error.hint += " (--volume HOST:TARGET)";
+  }
+  return tl::make_unexpected(std::move(error));
+}
+
 }  // namespace
 
 void add_box_flags(CLI::App& command, BoxFlags& flags) {
@@ -210,33 +222,37 @@ void add_box_flags(CLI::App& command, BoxFlags& flags) {
   auto flag = [&command](const char* name, bool& value, const char* help) {
     return command.add_flag(name, value, help)->group(kGroup);
   };
-  option("--net", flags.net, "Network: none, filtered (default), nat or host", "MODE");
+  option("--net", flags.net, "Network: none or host; filtered (default) and nat are not built yet",
+         "MODE");
   flag("--no-net", flags.no_net, "No network: the same as --net none");
-  option("--allow-host", flags.allow_host, "Let the box reach HOST[:PORT]; again for more", "ENTRY")
+  option("--allow-host", flags.allow_host, "Let the box reach HOST[:PORT] (not built yet)", "ENTRY")
       ->allow_extra_args(false);
   option("--read", flags.read, "Mount PATH read-only at its own path; again for more", "PATH")
       ->allow_extra_args(false);
   option("--write", flags.write, "Mount PATH writable at its own path; again for more", "PATH")
       ->allow_extra_args(false);
-  option("--volume", flags.volume, "Mount a host directory at TARGET; again for more",
+  option("--volume", flags.volume,
+         "Mount a host directory at TARGET, writable unless :ro; again for more",
          "HOST:TARGET[:ro|rw]")
       ->allow_extra_args(false);
   option("--secret-file", flags.secret_file, "Mount a file read-only at TARGET; again for more",
          "HOST:TARGET")
       ->allow_extra_args(false);
   flag("--ephemeral", flags.ephemeral, "The project is read-only");
-  flag("--review", flags.review, "The project is copy-on-write");
+  flag("--review", flags.review, "The project is copy-on-write (not built yet)");
   flag("--no-project", flags.no_project, "The project is not mounted");
-  option("--image", flags.image, "Base image instead of the host's /usr", "NAME");
-  option("--memory", flags.memory, "Memory limit", "MB");
-  option("--cpus", flags.cpus, "CPU quota in cores", "N");
-  option("--cpu", flags.cpu, "CPU time limit", "SECONDS");
-  option("--pids", flags.pids, "Process limit", "N");
-  option("--disk", flags.disk, "Disk limit", "MB");
+  option("--image", flags.image, "Base image instead of the host's /usr (not built yet)", "NAME");
+  option("--memory", flags.memory, "Memory limit (not built yet)", "MB");
+  option("--cpus", flags.cpus, "CPU quota in cores (not built yet)", "N");
+  option("--cpu", flags.cpu, "CPU time limit (not built yet)", "SECONDS");
+  option("--pids", flags.pids, "Process limit (not built yet)", "N");
+  option("--disk", flags.disk, "Disk limit (not built yet)", "MB");
   option("--output", flags.output, "Cap on a command's output", "MB");
-  option("--scratch", flags.scratch, "Where the box writes: disk (default) or memory", "WHERE");
-  option("--limits", flags.limits, "required, or best-effort (default)", "MODE");
-  option("--enforcement", flags.enforcement, "required (default), or cooperative", "MODE");
+  option("--scratch", flags.scratch,
+         "Where the box writes: disk (default), or memory (not built yet)", "WHERE");
+  option("--limits", flags.limits, "best-effort (default), or required (not built yet)", "MODE");
+  option("--enforcement", flags.enforcement, "required (default), or cooperative (not built yet)",
+         "MODE");
   option("--platform", flags.platform, "gVisor's platform: auto (default), systrap, ptrace, kvm",
          "NAME");
   option("--env", flags.env, "Set a variable in the box; again for more", "K=V")
@@ -280,7 +296,7 @@ Result<Policy> policy_from_flags(const BoxFlags& flags) {
   limits.disk_mb = flags.disk;
   limits.output_mb = flags.output;
   builder.limits(limits);
-  return builder.build();
+  return in_words_of_flags(builder.build());
 }
 
 Result<std::string> project_for(const BoxFlags& flags) {

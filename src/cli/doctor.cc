@@ -91,6 +91,7 @@ struct Diagnosis {
 Result<Diagnosis> diagnose() {
   Diagnosis out;
   const auto dirs = TRY(box::host_dirs());
+  box::sweep_temporary_data_dirs(dirs);
   out.userns = check_user_namespace();
   auto probe = box::probe_runsc(dirs);
   if (!probe) {
@@ -172,12 +173,12 @@ void print(const Diagnosis& d) {
                        : "a box has one user id only (" + d.userns.why + ")");
   for (const auto& trial : d.probe.platforms) {
     row(trial.ok, trial.name,
-        trial.ok ? "a box ran 50 processes, " + std::to_string(trial.ms) + " ms in all" +
-                       (trial.name == d.chosen ? "  (chosen)" : "")
-                 : trial.why);
+        trial.ok
+            ? std::string("a box ran 50 processes") + (trial.name == d.chosen ? "  (chosen)" : "")
+            : trial.why);
   }
-  row(false, "network", kNetworkWhy);
-  row(false, "limits", kLimitsWhy);
+  printf("  ..   %-12s %s\n", "network", kNetworkWhy);
+  printf("  ..   %-12s %s\n", "limits", kLimitsWhy);
   for (const auto& tool : kTools) {
     const std::string path = find_tool(tool.name);
     row(!path.empty(), tool.name,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <set>
 
 #include "base/text.h"
 #include "cli/command.h"
@@ -28,6 +29,43 @@ int usage_error(const std::string& text, const std::string& hint) {
   return exit_code(Code::kUsage);
 }
 
+// The commands of the plan: better than "not expected".
+bool is_planned(const std::string& word) {
+  static const std::set<std::string> kPlanned = {
+      "create",  "exec", "shell", "ls",      "inspect", "start",     "stop",
+      "rm",      "jobs", "logs",  "wait",    "kill",    "cp",        "forward",
+      "audit",   "diff", "apply", "discard", "export",  "snapshot",  "snapshots",
+      "restore", "fork", "net",   "image",   "claude",  "codex",     "opencode",
+      "gemini",  "jail", "mcp",   "serve",   "trust",   "completion"};
+  return kPlanned.contains(word);
+}
+
+// CLI11's errors in our words.
+int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::string& first,
+                const Invocation& invocation) {
+  if (app.get_subcommands().empty() && is_planned(first)) {
+    return usage_error("'" + first + "' is not built yet", "use 'temenos run'");
+  }
+  if (app.get_subcommands().empty() && !first.empty() && first[0] != '-') {
+    return usage_error("no such command '" + first + "'", "see 'temenos --help'");
+  }
+  std::string command = "temenos";
+  for (const auto* chosen : app.get_subcommands()) command += " " + chosen->get_name();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && command == "temenos run" &&
+      !invocation.has_separator) {
+    return usage_error("there is no '--' before the command, or a flag is unknown",
+                       "write it like: temenos run --no-net -- ls -la; see 'temenos run --help'");
+  }
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
+    std::string text = error.what();
+    constexpr std::string_view kPrefix = "Could not convert: ";
+    if (text.starts_with(kPrefix)) text.erase(0, kPrefix.size());
+    return usage_error(text + " is not a number",
+                       "give a plain number; see '" + command + " --help'");
+  }
+  return usage_error(error.what(), "see '" + command + " --help'");
+}
+
 int run(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(2), not our end
   Invocation invocation;
@@ -49,16 +87,15 @@ int run(int argc, char** argv) {
   add_doctor(app, action);
   add_selftest(app, action);
   add_version(app, action);
+  const std::string first = words.empty() ? "" : words[0];
+  if (first == "help") words = {"--help"};
   std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
   try {
     app.parse(words);
   } catch (const CLI::Success& done) {
     return app.exit(done);  // --help, --version
   } catch (const CLI::ParseError& error) {
-    // The subcommand's own help when one was named.
-    std::string command = "temenos";
-    for (const auto* chosen : app.get_subcommands()) command += " " + chosen->get_name();
-    return usage_error(error.what(), "see '" + command + " --help'");
+    return parse_error(app, error, first, invocation);
   }
   if (!action) {
     fputs(app.help().c_str(), stdout);

@@ -75,6 +75,14 @@ int waiting_signal(int fd) {
   return read(fd, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
 }
 
+// Where there is no result, stdout is still one JSON value.
+void print_json(const Error& error) {
+  const boost::json::object out{{"error", boost::json::object{{"code", code_name(error.code)},
+                                                              {"what", error.to_string()},
+                                                              {"hint", error.hint}}}};
+  puts(serialize_json(out).c_str());
+}
+
 // Ends the box and says what it left for host programs to obey. On every way out of run().
 Result<void> finish(box::Box& box) {
   const auto end = TRY(box.stop());
@@ -121,12 +129,19 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
     return 128 + number;
   }
   box::Box& box = *started;
+  if (box.default_directory() == box::kBoxHome && !box_flags.no_project && isatty(2)) {
+    warn(
+        "no git repository here, so this directory is not in the box: --write . or --read . mounts "
+        "it");
+  }
   for (const auto& warning : box.warnings()) warn("warning: " + warning);
 
   ExecRequest request;
   request.argv = invocation.command;
   request.env = box.environment();
-  request.cwd = exec_flags.cwd.empty() ? box.default_directory() : exec_flags.cwd;
+  request.cwd = exec_flags.cwd.starts_with('/') ? exec_flags.cwd
+                : exec_flags.cwd.empty()        ? box.default_directory()
+                                                : box.default_directory() + "/" + exec_flags.cwd;
   request.timeout = std::chrono::milliseconds(std::llround(std::ceil(exec_flags.timeout * 1000)));
   if (policy->limits.output_mb) {
     request.output_cap = static_cast<std::uint64_t>(*policy->limits.output_mb) << 20;
@@ -144,6 +159,7 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
     TRY(finish(box));
     const int status = exec_failure_status(error);
     if (status != 126 && status != 127) return tl::make_unexpected(error);
+    if (exec_flags.json) print_json(error);
     warn(error.to_string());
     return status;
   }
@@ -166,15 +182,20 @@ void add_run(CLI::App& app, const Invocation& invocation, Action& chosen) {
   command->footer(
       "Inside a git repository the repository is mounted at its own path and is the working "
       "directory;\n"
-      "what git, editors and shells would run from it by themselves is read-only.");
+      "what git, editors and shells would run from it by themselves is read-only. HOME in a box is "
+      "/root,\n"
+      "and empty. Values of --env stand in the process list; use --secret-file for secrets.");
   auto box_flags = std::make_shared<BoxFlags>();
   auto exec_flags = std::make_shared<ExecFlags>();
   add_box_flags(*command, *box_flags);
   constexpr char kGroup[] = "Command";
   command->add_flag("-i,--stdin", exec_flags->stdin_open, "Give the command this stdin")
       ->group(kGroup);
-  command->add_flag("-t", exec_flags->tty, "Run it on a terminal of its own")->group(kGroup);
-  command->add_option("--cwd", exec_flags->cwd, "Working directory in the box")
+  command->add_flag("-t", exec_flags->tty, "Run it on a terminal of its own (not built yet)")
+      ->group(kGroup);
+  command
+      ->add_option("--cwd", exec_flags->cwd,
+                   "Working directory in the box; relative to the default one")
       ->group(kGroup)
       ->type_name("DIR");
   command->add_option("--timeout", exec_flags->timeout, "End it and all it started after so long")
@@ -184,7 +205,9 @@ void add_run(CLI::App& app, const Invocation& invocation, Action& chosen) {
       ->group(kGroup);
   command->callback([box_flags, exec_flags, &invocation, &chosen] {
     chosen = [box_flags, exec_flags, &invocation] {
-      return run(*box_flags, *exec_flags, invocation);
+      auto status = run(*box_flags, *exec_flags, invocation);
+      if (!status && exec_flags->json) print_json(status.error());
+      return status;
     };
   });
 }

@@ -81,7 +81,7 @@ class Selftest {
   void check_exec(box::Box& box);
   void check_session_jail();
   void add(std::string name, bool ok, std::string detail = {}) {
-    rows_.push_back({std::move(name), ok, std::move(detail)});
+    rows_.push_back({std::move(name), ok, ok ? "" : std::move(detail)});
   }
   std::string in_box(box::Box& box, const std::vector<std::string>& argv, int timeout_ms = 20'000);
 
@@ -113,6 +113,7 @@ Result<void> Selftest::make_project() {
 }
 
 Result<box::Box> Selftest::start() {
+  box::sweep_temporary_data_dirs(dirs_);
   auto probe = TRY(box::probe_runsc(dirs_));
   box::StartOptions options;
   options.project_dir = directory_ + "/project";

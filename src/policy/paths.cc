@@ -70,7 +70,7 @@ Result<void> check_target(std::string_view target, std::string_view field) {
   const auto taken = [&](std::string_view reserved) {
     return bad_field(field, "a place of your own in the box", target,
                      std::string(reserved) +
-                         " belongs to the box itself; choose a target elsewhere, as /work/NAME");
+                         " belongs to the box itself; choose a target elsewhere, as /mnt/NAME");
   };
   if (target == "/") return taken("/");
   for (const std::string_view reserved : kReservedItself) {

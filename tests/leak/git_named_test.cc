@@ -19,6 +19,8 @@ struct Named {
   const char* trigger;  // on the host, after it
 };
 
+void PrintTo(const Named& named, std::ostream* out) { *out << named.path; }
+
 const Named kNamed[] = {
     {"tools/hook", "ln -s ../../tools/hook .git/hooks/pre-commit",
      "git commit -qm x --allow-empty"},
@@ -30,14 +32,16 @@ const Named kNamed[] = {
      "rm f.dat; git checkout f.dat"},
     {"tools/textconv", "git config diff.x.textconv ./tools/textconv", "git diff HEAD"},
     {"tools/external", "git config diff.external ./tools/external", "git diff HEAD"},
-    {"tools/pager", "git config core.pager \"LESS=R ./tools/pager\"", "git -p log"},
+    {"tools/pager", "git config core.pager \"LESS=R ./tools/pager\"",
+     "script -qec \"git log\" /dev/null"},
     {"tools/editor", "git config core.editor ./tools/editor", "git commit -q --allow-empty"},
     {"tools/ssh", "git config core.sshCommand \"./tools/ssh -x\"", "git fetch ssh://h.invalid/x"},
     {"tools/gpg", "git config gpg.program tools/gpg", "git commit -qS --allow-empty -m x"},
     {"tools/cred", "git config credential.helper \"!./tools/cred\"",
      "echo url=https://h.invalid | git credential fill"},
     {"tools/alias", "git config alias.y \"!./tools/alias\"", "git y"},
-    {"tools/merge", "git config merge.x.driver \"./tools/merge %O %A %B\"", "git merge -q side"},
+    {"tools/merge", "git config merge.x.driver \"./tools/merge %O %A %B\"",
+     "git checkout -q f.dat; git merge -q side; git reset -q --hard ORIG_HEAD"},
     {"myhooks/post-commit", "git config core.hooksPath myhooks", "git commit -qm x --allow-empty"},
 };
 
