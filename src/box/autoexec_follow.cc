@@ -55,6 +55,7 @@ class Follower {
       if (found.symlink) {
         lead(path, found.reason, path, true);
       } else {
+        look_for_other_name(path);
         follow_inside(path, found.reason);
       }
     }
@@ -128,7 +129,16 @@ class Follower {
       return false;
     }
     scan_.found.emplace(path, AutoexecScan::Found{.reason = reason, .named_by = by});
+    look_for_other_name(path);
     return true;
+  }
+
+  // A mount protects one name of a file; a box may have given it another in an earlier run.
+  void look_for_other_name(const std::string& path) {
+    const auto fd = sys::open_beneath(root_, path, O_PATH | O_NOFOLLOW);
+    struct stat st{};
+    if (!fd || fstat(fd->get(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink < 2) return;
+    trouble(shown(path) + " has another name (a hard link), by which it can be written");
   }
 
   bool is_covered(const std::string& path) const {
@@ -175,6 +185,7 @@ class Follower {
       const std::string path = join_path(directory, entry.name);
       if (entry.type == DT_LNK) lead(path, reason, path, true);
       if (entry.type == DT_DIR) follow_inside(path, reason, level + 1);
+      if (entry.type == DT_REG) look_for_other_name(path);
     }
   }
 

@@ -203,6 +203,16 @@ TEST_F(Follow, WhatCannotBeReadOrFollowedIsSaid) {
                                           HasSubstr(".git/config cannot be read (")));
 }
 
+TEST_F(Follow, OtherNamesOfAFileAreSaid) {
+  repository("[core]\n pager = ./p\n");
+  tree_.file(".envrc");
+  tree_.file("p");
+  tree_.shell("ln .envrc x; ln p y; ln .git/hooks/*pre-commit* z");
+  EXPECT_THAT(look().trouble, ElementsAre(HasSubstr("/.envrc has another name"),
+                                          HasSubstr(".git/hooks/pre-commit.sample has another"),
+                                          HasSubstr("/p has another name")));
+}
+
 TEST_F(Follow, WithoutItsReaderNothingIsGuessed) {
   repository("[core]\n pager = ./p\n");
   tree_.file("p");

@@ -104,7 +104,8 @@ Result<void> claim_writable(const HostDirs& dirs, const DataDir& dir,
   const UniqueFd turn = TRY(sys::open_beneath(run.get(), ".", O_RDONLY | O_DIRECTORY));
   if (flock(turn.get(), LOCK_EX) != 0) return fail_errno(errno, "waiting for another box to start");
   for (const auto& name : TRY(sys::list_names(run.get(), kMaxLeft))) {
-    if (shared || name == dir.id) continue;
+    // A staged one claims nothing yet; and a try of its lock could be what its maker meets.
+    if (shared || name == dir.id || name.starts_with(kStaged)) continue;
     for (const auto& other : writes_of_live_box(run.get(), name)) {
       for (const auto& path : paths) {
         if (!is_at_or_below(path, other) && !is_at_or_below(other, path)) continue;
@@ -117,7 +118,14 @@ Result<void> claim_writable(const HostDirs& dirs, const DataDir& dir,
   }
   std::string text;
   for (const auto& path : paths) text += path + '\0';
-  return sys::write_new_file(dir.directory.get(), kWrites, text, 0600);
+  auto written = sys::write_new_file(dir.directory.get(), kWrites, text, 0600);
+  if (!written) {
+    return tl::make_unexpected(std::move(written)
+                                   .error()
+                                   .with_context("cannot use " + escape(dir.path))
+                                   .with_hint(kDiskHint));
+  }
+  return {};
 }
 
 Result<void> remove_data_dir(const HostDirs& dirs, DataDir dir) {

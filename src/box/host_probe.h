@@ -16,8 +16,8 @@ namespace temenos::box {
 struct PlatformTrial {
   std::string name;
   bool ok = false;
-  int ms = 0;       // the workload, start included
-  std::string why;  // when not ok
+  int ms = 0;             // the workload, start included
+  std::string why;        // when not ok
   bool given_up = false;  // the caller was told to stop: says nothing about the platform
 };
 

@@ -25,6 +25,16 @@
 namespace temenos::box {
 namespace {
 
+// Of one bind; each is a mount and two or three system calls of the start.
+constexpr std::size_t kMaxProtected = 2000;
+
+// Directories above `path`; a repository's own one is as near as its working tree.
+std::size_t levels(const std::string& path) {
+  std::size_t out = 0;
+  for (const auto& name : split(path, '/')) out += name == ".git" ? 0 : 1;
+  return out;
+}
+
 std::set<std::string> home_directories() {
   std::set<std::string> homes{home_directory()};
   setpwent();
@@ -130,10 +140,25 @@ class Resolver {
     for (const auto& text : watched.before.trouble) {
       out_.warnings.push_back(text + ": what host programs obey of it is not protected");
     }
+    std::vector<std::string> paths;
     for (const auto& [path, found] : watched.before.found) {
       // A symlink cannot be a mount point; what it leads to was found as well.
-      if (found.is_protected()) bind.protected_paths.push_back(path);
+      if (found.is_protected()) paths.push_back(path);
     }
+    if (paths.size() > kMaxProtected) {
+      // Those nearest to the root stay: a box can make any number of others, and with all of them
+      // no later one would start.
+      std::sort(paths.begin(), paths.end(), [](const auto& left, const auto& right) {
+        return std::pair(levels(left), left) < std::pair(levels(right), right);
+      });
+      out_.warnings.push_back(std::to_string(paths.size() - kMaxProtected) +
+                              " more files that host programs run by themselves are in " +
+                              escape(opened.path) +
+                              " than can be protected; those deepest in it "
+                              "are writable");
+      paths.resize(kMaxProtected);
+    }
+    bind.protected_paths.insert(bind.protected_paths.end(), paths.begin(), paths.end());
     out_.watched.push_back(std::move(watched));
     return {};
   }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -17,8 +17,9 @@ namespace temenos::box {
 class ScratchTree {
  public:
   ScratchTree() {
-    above_ = sys::resolve(::testing::TempDir()).value_or("/tmp") + "/temenos-tree-XXXXXX";
-    if (mkdtemp(above_.data()) == nullptr) abort();
+    above_ = sys::resolve(std::filesystem::temp_directory_path()).value_or("/tmp") +
+             "/temenos-tree-XXXXXX";
+    require(mkdtemp(above_.data()) != nullptr, above_);
     std::filesystem::create_directories(path());
     std::filesystem::create_directories(home());
     // The configuration of whoever runs the test must not matter.
@@ -42,23 +43,27 @@ class ScratchTree {
   void file(const std::string& name, const std::string& text = "") const {
     make_above(path() + "/" + name);
     std::filesystem::remove(path() + "/" + name);
-    const auto root = sys::open_canonical(path());
-    EXPECT_TRUE(sys::write_new_file(root->get(), name, text, 0644)) << name;
+    require(sys::write_new_file(fd(), name, text, 0644).has_value(), name);
   }
   void link(const std::string& name, const std::string& text) const {
     make_above(path() + "/" + name);
-    EXPECT_EQ(symlink(text.c_str(), (path() + "/" + name).c_str()), 0) << name;
+    require(symlink(text.c_str(), (path() + "/" + name).c_str()) == 0, name);
   }
   void outside_link(const std::string& name, const std::string& text) const {
-    EXPECT_EQ(symlink(text.c_str(), (above_ + "/" + name).c_str()), 0) << name;
+    require(symlink(text.c_str(), (above_ + "/" + name).c_str()) == 0, name);
   }
   // In path(), in a shell.
   void shell(const std::string& script) const {
     const std::string command = "cd '" + path() + "' && { " + script + "; } >/dev/null 2>&1";
-    EXPECT_EQ(std::system(command.c_str()), 0) << script;
+    require(std::system(command.c_str()) == 0, script);
   }
 
  private:
+  static void require(bool done, const std::string& what) {
+    if (done) return;
+    std::fprintf(stderr, "cannot prepare the test: %s\n", what.c_str());
+    abort();
+  }
   static void make_above(const std::string& path) {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   }

@@ -349,6 +349,10 @@ Result<ExecResult> SessionClient::exec(const ExecRequest& request, const ExecIo&
     }
   }
   ExecResult result = std::move(call.result);
+  // We ended it because its reader had gone: to the caller that is what SIGPIPE does, not a SIGKILL
+  // from nowhere.
+  const bool reader_gone = call.sinks[0].error() == EPIPE || call.sinks[1].error() == EPIPE;
+  if (reader_gone && result.signal == "SIGKILL" && !result.timed_out) result.signal = "SIGPIPE";
   result.duration = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
   result.stdout_omitted = call.sinks[0].omitted();
   result.stderr_omitted = call.sinks[1].omitted();

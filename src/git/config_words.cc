@@ -152,7 +152,8 @@ bool is_whole(const Setting& setting) {
 }
 
 bool ends_piece(char c) {
-  static constexpr std::string_view kEnds(" \t\r\n\v\f\0'\"`;&|()<>{}=:,", 23);
+  using std::string_view_literals::operator""sv;
+  static constexpr std::string_view kEnds = " \t\r\n\v\f\0'\"`;&|()<>{}=:,"sv;
   return kEnds.find(c) != std::string_view::npos;
 }
 

@@ -82,7 +82,8 @@ TEST(ConfigWords, QuotesAndEscapes) {
 }
 
 TEST(ConfigWords, NoNulInAKeyOrWord) {
-  const std::string text("[a \"b\0c\"]\n d = ./e\0./f\n", 26);
+  using std::string_view_literals::operator""sv;
+  const std::string text("[a \"b\0c\"]\n d = ./e\0./f\n"sv);
   for (const auto& word : config_words(text).words) {
     EXPECT_EQ(word.key.find('\0'), std::string::npos);
     EXPECT_EQ(word.word.find('\0'), std::string::npos);

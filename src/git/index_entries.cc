@@ -19,7 +19,13 @@ constexpr unsigned kSymlink = 0120000;
 constexpr std::size_t kStatBytes = 40;  // ten numbers, the seventh of them the mode
 constexpr std::size_t kModeAt = 24;
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c; }
+char lower(char c) {
+#ifdef TEMENOS_PLANT_GIT_INDEX
+  return c;
+#else
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 'a' - 'A') : c;
+#endif
+}
 
 tl::unexpected<Error> malformed(const char* what) {
   return fail(Code::kProtocol, std::string("not an index that git writes: ") + what);
@@ -56,11 +62,7 @@ std::string hfs_name(std::string_view component) {
 bool folds_to(std::string_view name, std::string_view wanted) {
   if (name.size() != wanted.size()) return false;
   for (std::size_t i = 0; i < name.size(); ++i) {
-#ifdef TEMENOS_PLANT_GIT_INDEX
-    if (name[i] != wanted[i]) return false;
-#else
     if (lower(name[i]) != wanted[i]) return false;
-#endif
   }
   return true;
 }

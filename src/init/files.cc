@@ -15,7 +15,7 @@ using namespace box_wire;
 
 namespace {
 
-constexpr int kOpenFlags = O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+constexpr int kHarmless = O_NOCTTY | O_NONBLOCK;  // whatever a path turns out to be
 constexpr mode_t kDefaultMode = 0644;
 constexpr std::uint32_t kCreditStep = kWindow / 4;
 constexpr std::size_t kListFrame = 16 * 1024;
@@ -92,7 +92,7 @@ void stat_file(std::uint32_t id, const Stat& request, ByteQueue& out) {
 
 std::unique_ptr<FileJob> FileJob::read(std::uint32_t id, const Read& request, ByteQueue& out) {
   std::unique_ptr<FileJob> job(new FileJob(id, out));
-  job->fd_.reset(open(std::string(request.path).c_str(), O_RDONLY | kOpenFlags));
+  job->fd_.reset(open(std::string(request.path).c_str(), O_RDONLY | O_CLOEXEC | kHarmless));
   struct stat info{};
   int error = job->fd_ ? require_regular(job->fd_.get(), info) : errno;
   if (error == 0 && request.offset != 0 &&
@@ -114,7 +114,8 @@ std::unique_ptr<FileJob> FileJob::read(std::uint32_t id, const Read& request, By
 
 std::unique_ptr<FileJob> FileJob::list(std::uint32_t id, const List& request, ByteQueue& out) {
   std::unique_ptr<FileJob> job(new FileJob(id, out));
-  UniqueFd fd(open(std::string(request.path).c_str(), O_RDONLY | O_DIRECTORY | kOpenFlags));
+  UniqueFd fd(
+      open(std::string(request.path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | kHarmless));
   if (fd) job->listing_ = fdopendir(fd.get());
   if (job->listing_ == nullptr) {
     say_error(out, id, errno);
@@ -146,7 +147,7 @@ int FileJob::open_target(const Write& request) {
   const mode_t mode = request.mode == kKeepMode ? kDefaultMode : request.mode;
   struct stat info{};
   if (how_ == Write::How::kAppend) {
-    fd_.reset(open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | kOpenFlags, mode));
+    fd_.reset(open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | kHarmless, mode));
     return fd_ ? require_regular(fd_.get(), info) : errno;
   }
   bool there = false;

@@ -20,16 +20,17 @@ namespace {
 constexpr int kMaxDepth = 16;  // of groups that a guest may have made below or beside ours
 constexpr std::size_t kMaxPids = 65536;
 
-std::string read_file(int dir, const char* path) {
-  std::string text;
+// False: it could not be read although it may be there. What has gone is empty.
+bool read_file(int dir, const char* path, std::string& text) {
+  text.clear();
   const UniqueFd fd(openat(dir, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd) return text;
+  if (!fd) return errno == ENOENT;
   char part[4096];
   ssize_t count = 0;
   while (text.size() < kMaxPids * 8 && (count = read(fd.get(), part, sizeof part)) > 0) {
     text.append(part, static_cast<std::size_t>(count));
   }
-  return text;
+  return count >= 0 || errno == ESRCH || errno == ENODEV;
 }
 
 // One pid a line. What is not a pid above 1 is passed over: 0 stands for processes of other
@@ -50,35 +51,49 @@ struct ProcessLine {
   pid_t pid = 0;
   pid_t parent = 0;
   pid_t session = 0;
+  bool dead = false;  // and waits to be reaped
 };
 
-std::vector<ProcessLine> all_processes() {
-  std::vector<ProcessLine> lines;
+// False: some process may be missing that was there all the time.
+bool all_processes(std::vector<ProcessLine>& lines) {
   DIR* proc = opendir("/proc");
-  if (proc == nullptr) return lines;
+  if (proc == nullptr) return false;
+  bool complete = true;
+  std::string stat;
   while (const dirent* entry = readdir(proc)) {
     ProcessLine line;
     line.pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
     if (line.pid <= 1 || line.pid == getpid()) continue;
-    const std::string stat = read_file(dirfd(proc), (std::string(entry->d_name) + "/stat").c_str());
+    const std::string path = std::string(entry->d_name) + "/stat";
+    complete = read_file(dirfd(proc), path.c_str(), stat) && complete;
     // The name in parentheses may hold anything, ')' and spaces included.
     const auto end = stat.rfind(')');
     char state = 0;
     int group = 0;
-    if (end == std::string::npos ||
-        sscanf(stat.c_str() + end + 1, " %c %d %d %d", &state, &line.parent, &group,
-               &line.session) != 4 ||
-        state == 'Z') {
+    if (end == std::string::npos || sscanf(stat.c_str() + end + 1, " %c %d %d %d", &state,
+                                           &line.parent, &group, &line.session) != 4) {
       continue;
     }
+    line.dead = state == 'Z' || state == 'X';
     lines.push_back(line);
   }
   closedir(proc);
-  return lines;
+  return complete;
 }
 
 bool contains(const std::vector<pid_t>& pids, pid_t pid) {
   return std::find(pids.begin(), pids.end(), pid) != pids.end();
+}
+
+void add_descendants(const std::vector<ProcessLine>& lines, std::vector<pid_t>& pids) {
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (const auto& line : lines) {
+      if (line.dead || !contains(pids, line.parent) || contains(pids, line.pid)) continue;
+      pids.push_back(line.pid);
+      grew = true;
+    }
+  }
 }
 
 }  // namespace
@@ -117,27 +132,39 @@ void ProcessTrees::set_leader(std::uint32_t id, pid_t leader) { trees_[id].leade
 // All pids in the group `name` below `parent` and in groups below that; `skip_trees` leaves out
 // groups that are some exec's own.
 void ProcessTrees::collect(int parent, const char* name, int depth, bool skip_trees,
-                           std::vector<pid_t>& pids) const {
-  const UniqueFd dir(openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!dir || depth > kMaxDepth) return;
-  parse_pids(read_file(dir.get(), "cgroup.procs"), pids);
-  DIR* listing = fdopendir(dup(dir.get()));
-  if (listing == nullptr) return;
+                           Found& found) const {
+  UniqueFd dir(openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!dir && errno == ENOENT) return;
+  std::string text;
+  DIR* listing = nullptr;
+  // Too deep is a guest's doing: then no round is the last one, and session ends the box.
+  if (!dir || depth > kMaxDepth || !read_file(dir.get(), "cgroup.procs", text) ||
+      (listing = fdopendir(dir.get())) == nullptr) {
+    found.certain = false;
+    return;
+  }
+  (void)dir.release();  // the DIR owns it
+  parse_pids(text, found.pids);
   while (const dirent* entry = readdir(listing)) {
     if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
     const bool own =
         skip_trees && std::any_of(trees_.begin(), trees_.end(), [entry](const auto& item) {
           return item.second.name == entry->d_name;
         });
-    if (!own) collect(dir.get(), entry->d_name, depth + 1, false, pids);
+    if (!own) collect(dirfd(listing), entry->d_name, depth + 1, false, found);
   }
   closedir(listing);
 }
 
-std::vector<pid_t> ProcessTrees::walk(const Tree& tree) const {
-  std::vector<pid_t> pids;
-  if (tree.leader == 0) return pids;  // not started; and 0 is the session of what lies outside
-  const auto lines = all_processes();
+// Processes fork and die while it goes on, so that a child can be younger than the list and its
+// parent be gone before its own line is read. But whoever is in the tree has an ancestor that is a
+// child of ours, and such a child cannot go during the walk, since only we reap it: it is seen
+// alive, and the walk finds something, or it is seen dead, and the walk is not certain.
+ProcessTrees::Found ProcessTrees::walk(const Tree& tree) const {
+  Found found;
+  if (tree.leader == 0) return found;  // not started; and 0 is the session of what lies outside
+  std::vector<ProcessLine> lines;
+  found.certain = all_processes(lines);
   auto taken = [this, &tree](const ProcessLine& line) {
     for (const auto& [id, other] : trees_) {
       if (&other == &tree) continue;
@@ -148,27 +175,25 @@ std::vector<pid_t> ProcessTrees::walk(const Tree& tree) const {
     return false;
   };
   for (const auto& line : lines) {
-    const bool orphan = line.parent == getpid() && line.pid != tree.leader && !taken(line);
-    if (line.pid == tree.leader || line.session == tree.leader || orphan) pids.push_back(line.pid);
-  }
-  for (bool grew = true; grew;) {
-    grew = false;
-    for (const auto& line : lines) {
-      if (!contains(pids, line.parent) || contains(pids, line.pid)) continue;
-      pids.push_back(line.pid);
-      grew = true;
+    const bool ours = line.parent == getpid() && !taken(line);
+    if (line.dead) {
+      found.certain = found.certain && !ours;
+    } else if (ours || line.pid == tree.leader || line.session == tree.leader) {
+      found.pids.push_back(line.pid);
     }
   }
-  return pids;
+  add_descendants(lines, found.pids);
+  return found;
 }
 
-std::vector<pid_t> ProcessTrees::members(std::uint32_t id) {
-  const Tree& tree = trees_.at(id);
+ProcessTrees::Found ProcessTrees::find(const Tree& tree) const {
   if (!root_) return walk(tree);
-  std::vector<pid_t> pids;
-  collect(root_.get(), tree.name.c_str(), 0, false, pids);
-  return pids;
+  Found found;
+  collect(root_.get(), tree.name.c_str(), 0, false, found);
+  return found;
 }
+
+std::vector<pid_t> ProcessTrees::members(std::uint32_t id) { return find(trees_.at(id)).pids; }
 
 void ProcessTrees::signal(std::uint32_t id, int signal) {
   for (const pid_t pid : members(id)) kill(pid, signal);
@@ -182,10 +207,18 @@ bool ProcessTrees::kill_round(std::uint32_t id) {
         openat(root_.get(), (tree.name + "/pids.max").c_str(), O_WRONLY | O_CLOEXEC));
     tree.frozen = limit && write(limit.get(), "0", 1) == 1;
   }
-  std::vector<pid_t> pids = members(id);
-  if (root_) collect(root_.get(), ".", 0, true, pids);
-  for (const pid_t pid : pids) kill(pid, SIGKILL);
-  return pids.empty();
+  Found found = find(tree);
+  if (root_) collect(root_.get(), ".", 0, true, found);
+  for (const pid_t pid : found.pids) kill(pid, SIGKILL);
+  return found.pids.empty() && found.certain;
+}
+
+void ProcessTrees::kill_all() {
+  std::vector<ProcessLine> lines;
+  (void)all_processes(lines);  // who is missing is met by a later round
+  std::vector<pid_t> pids{getpid()};
+  add_descendants(lines, pids);
+  for (std::size_t i = 1; i < pids.size(); ++i) kill(pids[i], SIGKILL);
 }
 
 bool ProcessTrees::try_remove(const Tree& tree) const {
@@ -221,12 +254,6 @@ void ProcessTrees::sweep() {
     }
     at = gone ? trees_.erase(at) : std::next(at);
   }
-}
-
-std::vector<std::uint32_t> ProcessTrees::ids() const {
-  std::vector<std::uint32_t> ids;
-  for (const auto& [id, tree] : trees_) ids.push_back(id);
-  return ids;
 }
 
 }  // namespace temenos::init

@@ -38,15 +38,17 @@ class ProcessTrees {
 
   std::vector<pid_t> members(std::uint32_t id);
   void signal(std::uint32_t id, int signal);
-  // One round of SIGKILL over the tree and all fugitives; true when nothing was left to kill.
+  // One round of SIGKILL over the tree and all fugitives; true when for certain nothing was left to
+  // kill. Without groups that needs all children reaped: call it from where that is done.
   bool kill_round(std::uint32_t id);
+  // Not for PID 1, whose own end does that: one round of SIGKILL over all that descends from this
+  // process, whatever became of its exec.
+  void kill_all();
   // The exec is over. What lives on is given back and stays known, so that no other exec is blamed
   // for it.
   std::vector<pid_t> finish(std::uint32_t id);
   // Some process was reaped: groups of finished execs may be empty now.
   void sweep();
-  bool any() const { return !trees_.empty(); }
-  std::vector<std::uint32_t> ids() const;
 
  private:
   struct Tree {
@@ -57,9 +59,13 @@ class ProcessTrees {
     bool frozen = false;  // pids.max is 0
     std::vector<pid_t> left;
   };
-  std::vector<pid_t> walk(const Tree& tree) const;
-  void collect(int parent, const char* name, int depth, bool skip_trees,
-               std::vector<pid_t>& pids) const;
+  struct Found {
+    std::vector<pid_t> pids;
+    bool certain = true;  // nobody can have been missed
+  };
+  Found walk(const Tree& tree) const;
+  void collect(int parent, const char* name, int depth, bool skip_trees, Found& found) const;
+  Found find(const Tree& tree) const;
   bool try_remove(const Tree& tree) const;
 
   UniqueFd root_;

@@ -16,6 +16,17 @@
 namespace temenos::init {
 namespace {
 
+// Rounds as init makes them, reaping between; how many it took, or -1.
+int kill_tree(ProcessTrees& trees, std::uint32_t id) {
+  for (int round = 0; round < 2'000; ++round) {
+    if (trees.kill_round(id)) return round;
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    usleep(1'000);
+  }
+  return -1;
+}
+
 // A group of the host's pids hierarchy that stands for the box's root group.
 class ProcessTreesTest : public testing::Test {
  protected:
@@ -51,16 +62,6 @@ class ProcessTreesTest : public testing::Test {
     EXPECT_GT(pid, 0) << failure.error;
     trees.set_leader(id, pid);
     return pid;
-  }
-  // Rounds as init makes them, reaping between; how many it took, or -1.
-  int kill_tree(ProcessTrees& trees, std::uint32_t id) {
-    for (int round = 0; round < 2'000; ++round) {
-      if (trees.kill_round(id)) return round;
-      while (waitpid(-1, nullptr, WNOHANG) > 0) {
-      }
-      usleep(1'000);
-    }
-    return -1;
   }
   void wait_for(ProcessTrees& trees, std::uint32_t id, std::size_t count) {
     for (int i = 0; i < 2'000 && trees.members(id).size() != count; ++i) usleep(1'000);
@@ -118,33 +119,93 @@ TEST_F(ProcessTreesTest, WhatLivesOnIsReportedAndSweptWhenItHasEnded) {
   wait_for(trees, 1, 1);
   const auto left = trees.finish(1);
   ASSERT_EQ(left.size(), 1u);
-  EXPECT_TRUE(trees.any());
+  trees.sweep();
+  EXPECT_EQ(access((path_ + "/x1").c_str(), F_OK), 0);
   kill(left[0], SIGKILL);
   ASSERT_EQ(waitpid(left[0], nullptr, 0), left[0]);
   trees.sweep();
-  EXPECT_FALSE(trees.any());
+  EXPECT_NE(access((path_ + "/x1").c_str(), F_OK), 0);
 }
 
-TEST(ProcessTreesWalk, FindsDaemonsWithoutGroups) {
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-  ProcessTrees trees{UniqueFd()};
-  ASSERT_FALSE(trees.grouped());
-  ASSERT_TRUE(trees.add(1));
-  EXPECT_TRUE(trees.members(1).empty());  // not started: nobody is suspected
-  const pid_t leader = fork();
-  if (leader == 0) {
-    setsid();
-    execl("/bin/sh", "sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & wait", nullptr);
-    _exit(127);
+// Without groups; all that is left when a test ends would be this process's, so it can tell.
+class ProcessTreesWalkTest : public testing::Test {
+ protected:
+  void SetUp() override { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+  void TearDown() override {
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process was left";
+    while (waitpid(-1, nullptr, WNOHANG) >= 0) trees_.kill_all();
   }
-  trees.set_leader(1, leader);
-  for (int i = 0; i < 2'000 && trees.members(1).size() < 3; ++i) usleep(1'000);
-  EXPECT_EQ(trees.members(1).size(), 3u);
-  EXPECT_FALSE(trees.kill_round(1));
+  pid_t start(std::uint32_t id, void (*body)()) {
+    EXPECT_TRUE(trees_.add(id));
+    const pid_t leader = fork();
+    if (leader == 0) {
+      setsid();
+      body();
+      _exit(127);
+    }
+    trees_.set_leader(id, leader);
+    return leader;
+  }
+
+  ProcessTrees trees_{UniqueFd()};
+};
+
+TEST_F(ProcessTreesWalkTest, FindsDaemonsWithoutGroups) {
+  ASSERT_FALSE(trees_.grouped());
+  ASSERT_TRUE(trees_.add(1));
+  EXPECT_TRUE(trees_.members(1).empty());  // not started: nobody is suspected
+  start(1, [] {
+    execl("/bin/sh", "sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & wait", nullptr);
+  });
+  for (int i = 0; i < 2'000 && trees_.members(1).size() < 3; ++i) usleep(1'000);
+  EXPECT_EQ(trees_.members(1).size(), 3u);
+  EXPECT_FALSE(trees_.kill_round(1));
   while (waitpid(-1, nullptr, 0) > 0) {
   }
-  EXPECT_TRUE(trees.kill_round(1));
-  EXPECT_TRUE(trees.finish(1).empty());
+  EXPECT_TRUE(trees_.kill_round(1));
+  EXPECT_TRUE(trees_.finish(1).empty());
+}
+
+TEST_F(ProcessTreesWalkTest, WhoDiesDuringAWalkLeavesNobodyUnseen) {
+  for (int run = 0; run < 20; ++run) {
+    // A daemon that is another process every few milliseconds: it often forks and ends between the
+    // walk's list of pids and its look at each of them.
+    start(1, [] {
+      for (;;) {
+        if (fork() > 0) _exit(0);
+        setsid();
+        usleep(200 + getpid() * 7919u % 3'000);
+      }
+    });
+    EXPECT_GE(kill_tree(trees_, 1), 0);
+    // With nobody else below this process, the kernel can be asked, and at one moment.
+    ASSERT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "in run " << run;
+    EXPECT_TRUE(trees_.finish(1).empty());
+  }
+}
+
+TEST_F(ProcessTreesWalkTest, AnUnreapedChildMakesARoundUncertainUnlessAnotherExecKnowsIt) {
+  const pid_t leader = start(1, [] { execl("/bin/sleep", "sleep", "1000", nullptr); });
+  const pid_t other = start(2, [] { _exit(0); });
+  siginfo_t info{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(other), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(trees_.kill_round(1));
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(leader), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(trees_.kill_round(1));
+  ASSERT_EQ(waitpid(leader, nullptr, 0), leader);
+  EXPECT_TRUE(trees_.kill_round(1));
+  ASSERT_EQ(waitpid(other, nullptr, 0), other);
+  EXPECT_TRUE(trees_.finish(1).empty());
+  EXPECT_TRUE(trees_.finish(2).empty());
+}
+
+TEST_F(ProcessTreesWalkTest, KillAllEndsWhatFinishedExecsLeft) {
+  const pid_t leader =
+      start(1, [] { execl("/bin/sh", "sh", "-c", "setsid sleep 1000 & exit 0", nullptr); });
+  ASSERT_EQ(waitpid(leader, nullptr, 0), leader);
+  ASSERT_EQ(trees_.finish(1).size(), 1u);
+  trees_.kill_all();
+  EXPECT_GT(waitpid(-1, nullptr, 0), 0);
 }
 
 TEST(Spawn, CandidatesFollowThePathOfTheExec) {

@@ -17,7 +17,7 @@ namespace {
 
 // Above this no pipe and no file is read: session takes less than the box makes.
 constexpr std::size_t kOutHigh = 512 * 1024;
-constexpr int kLastRounds = 100;
+constexpr Millis kLastRounds = 5'000;  // to end what still runs, when that is init's to do
 
 volatile sig_atomic_t child_ended = 0;
 void on_child(int) { child_ended = 1; }
@@ -305,19 +305,20 @@ void Server::run_due(Millis now) {
   }
 }
 
-// As PID 1 the end of init is the end of all; elsewhere nothing may be left behind.
+// As PID 1 the end of init is the end of all; elsewhere nothing may be left behind. Init has taken
+// all orphans over, so without a child it has no descendant either.
 void Server::end_all() {
   jobs_.clear();
   if (getpid() == 1) return;
-  for (int round = 0; round < kLastRounds && trees_.any(); ++round) {
-    for (const auto id : trees_.ids()) {
-      if (trees_.kill_round(id)) trees_.finish(id);
+  const Millis limit = monotonic_ms() + kLastRounds;
+  while (monotonic_ms() < limit) {
+    trees_.kill_all();
+    pid_t pid = 0;
+    while ((pid = waitpid(-1, nullptr, WNOHANG)) > 0) {
     }
-    while (waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
-    trees_.sweep();
+    if (pid < 0 && errno == ECHILD) return;
     const timespec pause{0, 1'000'000};
-    if (trees_.any()) nanosleep(&pause, nullptr);
+    nanosleep(&pause, nullptr);
   }
 }
 

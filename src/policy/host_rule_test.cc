@@ -69,87 +69,92 @@ TEST(HostRule, ReadsTheParts) {
   EXPECT_FALSE(HostRule::parse("8.8.8.8:1")->is_host_loopback());
 }
 
+// "a.a. ... .a"
+std::string labels(int count) {
+  std::string name = "a";
+  for (int i = 1; i < count; ++i) name += ".a";
+  return name;
+}
+
+const struct {
+  std::string in, error;
+} kRefused[] = {
+    {"", "it is empty or longer"},
+    {std::string(1025, 'a'), "it is empty or longer"},
+    {"a b.com", "blanks, control bytes"},
+    {std::string("a\0.com", 6), "blanks, control bytes"},
+    {"a\x7f.com", "blanks, control bytes"},
+    {"a\xff.com", "blanks, control bytes"},
+    {"a..com", "a part between dots is empty"},
+    {"a.com..", "a part between dots is empty"},
+    {".", "the name is empty"},
+    {":443", "the name is empty"},
+    {std::string(64, 'a') + ".com", "longer than 63"},
+    {labels(128), "longer than 253"},
+    {"https://a.com", "the port is not a number"},
+    {"a.com/path", "not an address"},
+    {"user@a.com", "letters, digits"},
+    {"-a.com", "letters, digits"},
+    {"a-.com", "letters, digits"},
+    {"*", "letters, digits"},
+    {"*.*.com", "letters, digits"},
+    {"a.*.com", "letters, digits"},
+    {"*.", "the name is empty"},
+    {"a.com:0", "the port is not a number from 1 to 65535"},
+    {"a.com:", "the port is not a number"},
+    {"a.com:65536", "the port is not a number"},
+    {"a.com:0443", "the port is not a number"},
+    {"a.com:+1", "the port is not a number"},
+    {"a.com:99999999999999999999", "the port is not a number"},
+    {"1.2.3", "not an address"},
+    {"2130706433", "not an address"},
+    {"0x7f.0.0.1", "not an address"},
+    {"0x7f000001", "not an address"},
+    {"0177.0.0.1", "not an address"},
+    {"1.2.3.4.5", "not an address"},
+    {"a.1", "not an address"},
+    {"*.1.2.3.4", "a name does not end in a number"},
+    {"\xef\xbc\x91.2.3.4", "a name does not end in a number"},  // full-width 1
+    {"2001:db8::1", "an IPv6 address without brackets: write [2001:db8::1]"},
+    {"[2001:db8::1", "the brackets"},
+    {"[2001:db8::1]443", "the brackets"},
+    {"[1.2.3.4]", "only IPv6 addresses stand in brackets"},
+    {"[fe80::1%eth0]", "not an address"},
+    {"8.8.8.8/8", "bits beyond the prefix are set"},
+    {"10.0.0.5:80", "a private address: write private:10.0.0.5:80"},
+    {"fd00::/8", "a private address: write private:fd00::/8"},
+    {"private:8.8.8.8", "not a private address"},
+    {"127.0.0.1", "loopback is opened one port at a time: write 127.0.0.1:PORT"},
+    {"127.0.0.1:*", "loopback is opened"},
+    {"127.0.0.2:80", "loopback is opened"},
+    {"private:127.0.0.1:80", "loopback is opened"},
+    {"[::1]:80", "loopback is opened"},
+    {"[::ffff:127.0.0.2]:80", "loopback is opened"},
+    {"169.254.169.254", "link-local, metadata"},
+    {"private:100.100.100.200", "link-local, metadata"},
+    {"[fe80::1]", "link-local, metadata"},
+    {"[64:ff9b::7f00:1]", "link-local, metadata"},
+    {"localhost:80", "a name never opens loopback"},
+    {"*.localhost", "a name never opens loopback"},
+    {"host.temenos.internal:80", "a name never opens loopback"},
+    {"private:443", "not an address"},
+    {"@", "a preset is @ and a short word"},
+    {"@npm:443", "a preset is @ and a short word"},
+    {"private:@npm", "presets name public hosts only"},
+    {"xn--a.com", "not a valid international name"},
+    {"xn--\xc3\xa9.com", "not a valid international name"},
+    {"a\xe2\x81\x84"
+     "b.com",
+     "not a valid international name"},  // fraction slash
+    {"a\xef\xbc\x8f"
+     "b.com",
+     "letters, digits"},  // full-width slash, which is mapped to /
+    {"private", "is the word before a rule"},
+    {"\xc2\xadprivate:443", "is the word before a rule"},  // soft hyphen, which is dropped
+};
+
 TEST(HostRule, RefusesWithReasonAndRemedy) {
-  const std::string label64(64, 'a');
-  std::string long_name = "a";
-  for (int i = 0; i < 127; ++i) long_name += ".a";  // 255
-  const struct {
-    std::string in, error;
-  } rows[] = {
-      {"", "it is empty or longer"},
-      {std::string(1025, 'a'), "it is empty or longer"},
-      {"a b.com", "blanks, control bytes"},
-      {std::string("a\0.com", 6), "blanks, control bytes"},
-      {"a\x7f.com", "blanks, control bytes"},
-      {"a\xff.com", "blanks, control bytes"},
-      {"a..com", "a part between dots is empty"},
-      {"a.com..", "a part between dots is empty"},
-      {".", "the name is empty"},
-      {":443", "the name is empty"},
-      {label64 + ".com", "longer than 63"},
-      {long_name, "longer than 253"},
-      {"https://a.com", "the port is not a number"},
-      {"a.com/path", "not an address"},
-      {"user@a.com", "letters, digits"},
-      {"-a.com", "letters, digits"},
-      {"a-.com", "letters, digits"},
-      {"*", "letters, digits"},
-      {"*.*.com", "letters, digits"},
-      {"a.*.com", "letters, digits"},
-      {"*.", "the name is empty"},
-      {"a.com:0", "the port is not a number from 1 to 65535"},
-      {"a.com:", "the port is not a number"},
-      {"a.com:65536", "the port is not a number"},
-      {"a.com:0443", "the port is not a number"},
-      {"a.com:+1", "the port is not a number"},
-      {"a.com:99999999999999999999", "the port is not a number"},
-      {"1.2.3", "not an address"},
-      {"2130706433", "not an address"},
-      {"0x7f.0.0.1", "not an address"},
-      {"0x7f000001", "not an address"},
-      {"0177.0.0.1", "not an address"},
-      {"1.2.3.4.5", "not an address"},
-      {"a.1", "not an address"},
-      {"*.1.2.3.4", "a name does not end in a number"},
-      {"\xef\xbc\x91.2.3.4", "a name does not end in a number"},  // full-width 1
-      {"2001:db8::1", "an IPv6 address without brackets: write [2001:db8::1]"},
-      {"[2001:db8::1", "the brackets"},
-      {"[2001:db8::1]443", "the brackets"},
-      {"[1.2.3.4]", "only IPv6 addresses stand in brackets"},
-      {"[fe80::1%eth0]", "not an address"},
-      {"8.8.8.8/8", "bits beyond the prefix are set"},
-      {"10.0.0.5:80", "a private address: write private:10.0.0.5:80"},
-      {"fd00::/8", "a private address: write private:fd00::/8"},
-      {"private:8.8.8.8", "not a private address"},
-      {"127.0.0.1", "loopback is opened one port at a time: write 127.0.0.1:PORT"},
-      {"127.0.0.1:*", "loopback is opened"},
-      {"127.0.0.2:80", "loopback is opened"},
-      {"private:127.0.0.1:80", "loopback is opened"},
-      {"[::1]:80", "loopback is opened"},
-      {"[::ffff:127.0.0.2]:80", "loopback is opened"},
-      {"169.254.169.254", "link-local, metadata"},
-      {"private:100.100.100.200", "link-local, metadata"},
-      {"[fe80::1]", "link-local, metadata"},
-      {"[64:ff9b::7f00:1]", "link-local, metadata"},
-      {"localhost:80", "a name never opens loopback"},
-      {"*.localhost", "a name never opens loopback"},
-      {"host.temenos.internal:80", "a name never opens loopback"},
-      {"private:443", "not an address"},
-      {"@", "a preset is @ and a short word"},
-      {"@npm:443", "a preset is @ and a short word"},
-      {"private:@npm", "presets name public hosts only"},
-      {"xn--a.com", "not a valid international name"},
-      {"xn--\xc3\xa9.com", "not a valid international name"},
-      {"a\xe2\x81\x84"
-       "b.com",
-       "not a valid international name"},  // fraction slash
-      {"a\xef\xbc\x8f"
-       "b.com",
-       "letters, digits"},  // full-width slash, which is mapped to /
-      {"private", "is the word before a rule"},
-      {"\xc2\xadprivate:443", "is the word before a rule"},  // soft hyphen, which is dropped
-  };
-  for (const auto& row : rows) {
+  for (const auto& row : kRefused) {
     const auto rule = HostRule::parse(row.in);
     ASSERT_FALSE(rule) << row.in;
     EXPECT_EQ(rule.error().code, Code::kInvalidArgument);

@@ -184,38 +184,32 @@ bool Engine::client_request(int slot, std::uint32_t id, Type type, Bytes payload
   List list;
   Stat stat;
   switch (type) {
-    case Type::kPing: {
+    case Type::kPing:
       if (!decode(payload, ping)) return false;
       break;
-    }
-    case Type::kExec: {
+    case Type::kExec:
       if (!check_exec(payload, exec)) return false;
       kind = Kind::kExec;
       window = exec.window;
       break;
-    }
-    case Type::kRead: {
+    case Type::kRead:
       if (!decode(payload, read)) return false;
       kind = Kind::kRead;
       window = read.window;
       break;
-    }
-    case Type::kWrite: {
+    case Type::kWrite:
       if (!decode(payload, write)) return false;
       kind = Kind::kWrite;
       break;
-    }
-    case Type::kList: {
+    case Type::kList:
       if (!decode(payload, list)) return false;
       kind = Kind::kList;
       window = list.window;
       break;
-    }
-    default: {
+    default:
       if (!decode(payload, stat)) return false;
       kind = Kind::kStat;
       break;
-    }
   }
   Op* op = open_op(slot, id, kind, window);
   if (op == nullptr) {

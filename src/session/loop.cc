@@ -20,13 +20,10 @@ Millis monotonic_ms() {
   return static_cast<Millis>(now.tv_sec) * 1000 + static_cast<Millis>(now.tv_nsec) / 1'000'000;
 }
 
-// Bytes received; 0 at the end or on a broken socket; -1 when there are none now.
+// Bytes received; 0 at the end or on a broken socket; -1 when there are none now. Descriptors that
+// come along are dropped by the kernel: recv(2) has no place for them.
 ssize_t receive(int fd, std::span<std::uint8_t> space) {
-  iovec part{space.data(), space.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  const ssize_t count = recvmsg(fd, &message, MSG_DONTWAIT);
+  const ssize_t count = recv(fd, space.data(), space.size(), MSG_DONTWAIT);
   if (count >= 0) return count;
   return errno == EAGAIN || errno == EINTR ? -1 : 0;
 }

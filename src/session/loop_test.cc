@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <thread>
 
 namespace temenos::session {
@@ -59,6 +60,31 @@ TEST_F(LoopTest, StopEndsInBye) {
   greet();
   ASSERT_TRUE(send_control(control_.get(), {ControlType::kStop}));
   EXPECT_EQ(event().type, ControlType::kBye);
+}
+
+TEST_F(LoopTest, ADescriptorFromInitNeverArrives) {
+  // The socket that is passed has no holder but the message: its peer hears when it is dropped.
+  auto [passed, peer] = pair(SOCK_STREAM);
+  ByteQueue out;
+  put(out, 0, Hello{});
+  iovec parts[1];
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = out.peek(parts);
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+  message.msg_control = room;
+  message.msg_controllen = sizeof room;
+  cmsghdr* rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  const int fd = passed.get();
+  std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+  ASSERT_EQ(sendmsg(init_.get(), &message, 0), static_cast<ssize_t>(out.size()));
+  passed.reset();
+  EXPECT_EQ(event().type, ControlType::kReady);
+  char byte = 0;
+  EXPECT_EQ(recv(peer.get(), &byte, 1, MSG_DONTWAIT), 0);
 }
 
 TEST_F(LoopTest, NoHelloEndsTheBox) {

@@ -109,6 +109,7 @@ TEST_F(HostTroubleTest, ARunscThatIsTooOldOrNone) {
 TEST_F(HostTroubleTest, ARunscThatHangsWhenAsked) {
   const auto hang = host_.file("hang", "#!/bin/sh\nsleep 1000\n", 0755);
   expect_error(run({}, "true", "", with_runsc(hang)), 125, {"does not answer", "./scripts/setup"});
+  EXPECT_TRUE(wait_for_descendants(10));  // what it had started was sent its SIGKILL
 }
 
 TEST_F(HostTroubleTest, ARunscThatCrashes) {
@@ -215,7 +216,7 @@ TEST_F(HostTroubleTest, DiskFull) {
   // Enough to start, not enough for what the command writes: that is the command's own error.
   const auto result = in_private_mounts(
       "mount -t tmpfs -o size=200k none tiny",
-      {"run", "--no-net", "--", "/bin/sh", "-c", "head -c 1000000 /dev/zero >/root/big || exit 9"},
+      {"run", "--no-net", "--", "/bin/sh", "-c", "head -c 1000000 /dev/zero >~/big || exit 9"},
       env);
   EXPECT_EQ(result.status, 9) << result.err;
   EXPECT_THAT(result.err, HasSubstr("No space left on device"));
@@ -229,11 +230,11 @@ TEST_F(HostTroubleTest, ReadOnlyDataDirectory) {
       125, {"cannot make", "Read-only file system", "XDG_DATA_HOME"});
   // One that was made before, in modes as people make them.
   expect_error(in_private_mounts("mount -t tmpfs none ro; mkdir -p ro/data/temenos; mount -o "
-                                 "remount,ro ro",
+                                 "remount,bind,ro ro",
                                  {"run", "--no-net", "--", "true"}, env),
                125, {"Read-only file system", "XDG_DATA_HOME"});
   expect_error(in_private_mounts("mount -t tmpfs none ro; mkdir -m 700 -p ro/data/temenos; chmod "
-                                 "700 ro/data/temenos; mount -o remount,ro ro",
+                                 "700 ro/data/temenos; mount -o remount,bind,ro ro",
                                  {"run", "--no-net", "--", "true"}, env),
                125, {"Read-only file system", "XDG_DATA_HOME"});
 }
@@ -252,7 +253,7 @@ TEST_F(HostTroubleTest, NoHome) {
 TEST_F(HostTroubleTest, WithoutNewuidmapABoxHasOneId) {
   if (geteuid() == 0) GTEST_SKIP() << "root needs no newuidmap";
   const auto result =
-      in_private_mounts(":", {"run", "--no-net", "--", "/bin/sh", "-c", "id -u; touch /root/x"});
+      in_private_mounts(":", {"run", "--no-net", "--", "/bin/sh", "-c", "id -u; touch ~/x"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, "0\n");
 }

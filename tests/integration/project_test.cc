@@ -151,8 +151,8 @@ TEST_F(ProjectTest, Volumes) {
 
 TEST_F(ProjectTest, ASecretFileIsReadOnlyAndAtItsTarget) {
   const auto secret = host_.file("token", "s3cret\n", 0600);
-  const auto result = run({"--secret-file", secret + ":/root/.token"},
-                          "cat /root/.token; echo x >/root/.token || rm /root/.token");
+  const auto result = run({"--secret-file", secret + ":/srv/.token"},
+                          "cat /srv/.token; echo x >/srv/.token || rm /srv/.token");
   EXPECT_NE(result.status, 0);
   EXPECT_EQ(result.out, "s3cret\n");
   EXPECT_EQ(content(secret), "s3cret\n");

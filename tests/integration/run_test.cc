@@ -170,7 +170,7 @@ TEST_F(RunTest, HostNetworkIsWarnedAbout) {
 }
 
 TEST_F(RunTest, ABoxStartsEmptyEveryTime) {
-  EXPECT_EQ(run({}, "touch /root/mark /var/tmp/mark; ls /root").out, "mark\n");
+  EXPECT_EQ(run({}, "touch ~/mark /var/tmp/mark; ls ~").out, "mark\n");
   EXPECT_EQ(run({}, "ls /root /var/tmp | grep mark").out, "");
 }
 

@@ -181,6 +181,15 @@ TEST_F(GitLeads, ARebaseThatWaitsForTheHostIsReported) {
   EXPECT_THAT(made.err, HasSubstr(project_ + "/.git/rebase-apply,"));
 }
 
+TEST_F(GitLeads, NoNumberOfOthersUncoversWhatIsNear) {
+  const auto first = in_box("for i in $(seq 2100); do mkdir \"!$i\" && : >\"!$i/.envrc\"; done");
+  EXPECT_THAT(first.err, HasSubstr(project_ + "/!2100/.envrc,"));
+  const auto second = in_box("echo x >>.git/config; echo x >.git/hooks/pre-commit");
+  EXPECT_THAT(second.err, HasSubstr("than can be protected"));
+  EXPECT_THAT(second.err, HasSubstr("cannot create .git/config"));
+  EXPECT_THAT(second.err, HasSubstr("cannot create .git/hooks/pre-commit"));
+}
+
 TEST_F(GitLeads, GitWorksInTheBox) {
   host_.file("project/tools/clean", "#!/bin/sh\nexec cat\n", 0755);
   ASSERT_EQ(on_host("git config filter.x.clean ./tools/clean && git config branch.main.remote . && "

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "leak/leak.h"
 
@@ -95,10 +96,14 @@ TEST_F(Git, NothingThatExistedBeforeRuns) {
       "  cat evil-config >>$c; cp evil-config $c.new; mv -f $c.new $c; rm -f $c; "
       "  ln -sf $PWD/evil-config $c; cat $c.new >$c; rm -f $c.new; done; "
       "for h in $(find . -path '*/hooks/*.sample'); do "
-      "  mv $h ${h%.sample}; printf '#!/bin/sh\\ntouch " + canary_ + "\\n' >${h%.sample}; done; "
+      "  mv $h ${h%.sample}; printf '#!/bin/sh\\ntouch " +
+      canary_ +
+      "\\n' >${h%.sample}; done; "
       "for i in $(find . -path '*/info/*'); do echo '* filter=evil diff=evil' >>$i; done; "
+      "cp -r bare.git evil.git; cp evil-config evil.git/config; "
       "for g in sub wt target objects; do "
-      "  echo gitdir: $PWD/evil.git >$g/.git; rm -f $g/.git; away $g $g.away; mkdir -p $g/.git; done; "
+      "  echo gitdir: $PWD/evil.git >$g/.git; rm -f $g/.git; away $g $g.away; mkdir -p $g/.git; "
+      "done; "
       "for c in $(find . -name commondir); do echo $PWD/evil.git >$c; done; "
       "for g in .git lib/nested/.git bare.git .git/modules/sub .git/modules/target "
       "  .git/modules/objects .git/worktrees/wt; do away $g/config x; "
@@ -129,9 +134,9 @@ TEST_F(Git, WhatIsMadeAnewIsReported) {
       "cp evil-config bare/config; mkdir file; echo gitdir: ../bare >file/.git; "
       "mkdir link; ln -s ../bare link/.git; echo x >.envrc; mkdir .vscode; echo x >.mcp.json");
   EXPECT_EQ(result.status, 0) << result.err;
-  for (const char* path : {".git/hooks", "lib/.git/hooks", ".git/commondir", ".git/config.worktree",
-                           "new/.git/config", "bare/config", "bare/hooks", "file/.git", "link/.git",
-                           ".envrc", ".vscode", ".mcp.json"}) {
+  for (const char* path :
+       {".git/hooks", "lib/.git/hooks", ".git/commondir", ".git/config.worktree", "new/.git/config",
+        "bare/config", "bare/hooks", "file/.git", "link/.git", ".envrc", ".vscode", ".mcp.json"}) {
     EXPECT_THAT(result.err, HasSubstr(project_ + "/" + path));
   }
   EXPECT_FALSE(canary_sang());
@@ -146,8 +151,8 @@ TEST_F(Git, ANewRepositoryIsReportedWhereverItLies) {
       "mkdir -p $d; git init -q $d; cat evil-config >>$d/.git/config; "
       "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),$d; done");
   EXPECT_EQ(result.status, 0) << result.err;
-  for (const char* path : {"node_modules/evil", "target", ".venv/evil", "__pycache__/evil",
-                           "a/objects"}) {
+  for (const char* path :
+       {"node_modules/evil", "target", ".venv/evil", "__pycache__/evil", "a/objects"}) {
     EXPECT_THAT(result.err, HasSubstr(project_ + "/" + path + "/.git/"));
   }
 }
@@ -155,7 +160,8 @@ TEST_F(Git, ANewRepositoryIsReportedWhereverItLies) {
 TEST_F(Git, WhatCannotBeLookedAtIsReported) {
   if (geteuid() == 0) GTEST_SKIP() << "root can read every directory";
   ASSERT_EQ(on_host("git init -q ."), "");
-  const auto result = in_box("mkdir -p closed/evil && echo x >closed/evil/.envrc && chmod 0111 closed");
+  const auto result =
+      in_box("mkdir -p closed/evil && echo x >closed/evil/.envrc && chmod 0111 closed");
   ASSERT_EQ(chmod((project_ + "/closed").c_str(), 0755), 0);
   ASSERT_EQ(access((project_ + "/closed/evil/.envrc").c_str(), F_OK), 0);
   EXPECT_THAT(result.err, HasSubstr(project_)) << "nothing was said";
@@ -163,8 +169,8 @@ TEST_F(Git, WhatCannotBeLookedAtIsReported) {
 
 TEST_F(Git, TooMuchToLookAtIsReported) {
   ASSERT_EQ(on_host("git init -q ."), "");
-  const auto result = in_box(
-      "d=.; for i in $(seq 40); do d=$d/deeper; done; mkdir -p $d && echo x >$d/.envrc");
+  const auto result =
+      in_box("d=.; for i in $(seq 40); do d=$d/deeper; done; mkdir -p $d && echo x >$d/.envrc");
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr(project_)) << "nothing was said";
 }
@@ -198,7 +204,8 @@ TEST_F(Git, NamesCannotForgeWhatTheTerminalShows) {
     EXPECT_THAT(line, Not(::testing::StartsWith("temenos: all is well")));
     reports += line.find(".envrc") != std::string::npos ? 1 : 0;
     for (const char byte : line) {
-      EXPECT_TRUE(byte >= ' ' && byte < 0x7f) << "byte " << static_cast<int>(byte) << " in " << line;
+      EXPECT_TRUE(byte >= ' ' && byte < 0x7f)
+          << "byte " << static_cast<int>(byte) << " in " << line;
     }
   }
   EXPECT_EQ(reports, 6) << result.err;

@@ -120,7 +120,8 @@ std::string difference(const Tree& before, const Tree& after) {
   for (const auto& [path, state] : before) {
     const auto now = after.find(path);
     const std::string is = now == after.end() ? "gone" : now->second;
-    if (is != state && ++lines <= 10) out << path << "\n  was " << state << "\n  is  " << is << "\n";
+    if (is != state && ++lines <= 10)
+      out << path << "\n  was " << state << "\n  is  " << is << "\n";
   }
   for (const auto& [path, state] : after) {
     if (!before.contains(path) && ++lines <= 10) out << path << "\n  new " << state << "\n";

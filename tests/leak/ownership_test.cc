@@ -5,6 +5,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 
 #include "leak/leak.h"
@@ -38,8 +39,8 @@ int expect_plain(const std::string& root, uid_t uid, gid_t gid) {
     EXPECT_EQ(st.st_uid, uid) << path;
     EXPECT_EQ(st.st_gid, gid) << path;
     EXPECT_EQ(st.st_mode & (S_ISUID | S_ISGID), 0u) << path << ": " << std::oct << st.st_mode;
-    EXPECT_THAT(attributes(path), ::testing::Not(::testing::AnyOf(
-                                      HasSubstr("security."), HasSubstr("trusted."))))
+    EXPECT_THAT(attributes(path),
+                ::testing::Not(::testing::AnyOf(HasSubstr("security."), HasSubstr("trusted."))))
         << path;
     ++count;
   }
@@ -62,8 +63,8 @@ TEST_P(Ownership, NoPrivilegeComesOut) {
   const auto all =
       attempts(host.temenos(attack(GetParam(), {"--write", write}, {"three", "owner", write})));
   EXPECT_GT(expect_plain(write, geteuid(), getegid()), 150);
-  expect_made(write, {"04755-chmod", "06777-by-fd", "02755-dir", "owner-33", "owner-0-made",
-                      "attribute"});
+  expect_made(write,
+              {"04755-chmod", "06777-by-fd", "02755-dir", "owner-33", "owner-0-made", "attribute"});
   for (const auto& attempt : all) {
     const bool never = attempt.what == "device" && attempt.on.find("fifo") == std::string::npos &&
                        attempt.on.find("socket") == std::string::npos;
@@ -77,17 +78,33 @@ TEST_P(Ownership, NoPrivilegeComesOutWithTools) {
   const std::string write = host.dir("write");
   ASSERT_EQ(chmod(write.c_str(), 0777), 0);
   const std::string script =
-      "umask 0; cd /var/tmp && mkdir src && cp /usr/bin/env src/suid && cp /usr/bin/env src/sgid && "
-      "mkdir src/dir; chown 33:33 src/suid; chmod 4755 src/suid && chmod 2755 src/sgid && chmod 2777 src/dir && "
+      "umask 0; cd /var/tmp && mkdir src && cp /usr/bin/env src/suid && cp /usr/bin/env src/sgid "
+      "&& "
+      "mkdir src/dir; chown 33:33 src/suid; chmod 4755 src/suid && chmod 2755 src/sgid && chmod "
+      "2777 src/dir && "
       "(ln src/suid src/hard; stat -c %a src/suid; "
       "setcap cap_net_raw+ep src/sgid; tar cf src.tar src; "
-      "cp -a src " + write + "/cp; "
-      "mkdir " + write + "/tar && tar -xpf src.tar -C " + write + "/tar --same-owner; "
-      "install -m 6755 -o 33 -g 33 src/suid " + write + "/install; "
-      "install -m 6755 src/suid " + write + "/install2; "
-      "install -d -m 2777 " + write + "/install-dir; "
-      "mv src " + write + "/mv; "
-      "cd " + write + " && touch mode && chmod u+s,g+s mode && chmod 6777 . ; "
+      "cp -a src " +
+      write +
+      "/cp; "
+      "mkdir " +
+      write + "/tar && tar -xpf src.tar -C " + write +
+      "/tar --same-owner; "
+      "install -m 6755 -o 33 -g 33 src/suid " +
+      write +
+      "/install; "
+      "install -m 6755 src/suid " +
+      write +
+      "/install2; "
+      "install -d -m 2777 " +
+      write +
+      "/install-dir; "
+      "mv src " +
+      write +
+      "/mv; "
+      "cd " +
+      write +
+      " && touch mode && chmod u+s,g+s mode && chmod 6777 . ; "
       "mknod device c 1 3; mknod whiteout c 0 0; mkfifo fifo; "
       "setpriv --reuid=1000 --regid=1000 --clear-groups touch by-user; "
       "setcap cap_sys_admin+ep mode) 2>&1; true";
@@ -107,7 +124,8 @@ TEST_P(Ownership, OfAnotherOwnersDirectory) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can make one";
   const TestHost host;
   const std::string write = host.dir("write");
-  ASSERT_EQ(testing::host_shell("cd " + write + " && mkdir theirs group && echo x >theirs/file && "
+  ASSERT_EQ(testing::host_shell("cd " + write +
+                                " && mkdir theirs group && echo x >theirs/file && "
                                 "chown -R 1000:1000 theirs && chmod 0777 theirs && "
                                 "chgrp 1000 group && chmod 2777 group && chown 1000:1000 . && "
                                 "chmod 0777 . && chown 1000:1000 group && chown 0:0 theirs/file && "
@@ -117,9 +135,10 @@ TEST_P(Ownership, OfAnotherOwnersDirectory) {
   const auto result = host.temenos(
       run(GetParam(), {"--write", write},
           {"sh", "-c",
-           "cd " + write + "; touch mine group/file; mkdir group/dir; echo y >theirs/file; "
-           "touch theirs/new; chown 0:0 theirs theirs/file; chmod 4777 theirs/file; "
-           "mv theirs/file .; rm -f theirs/file; true"}));
+           "cd " + write +
+               "; touch mine group/file; mkdir group/dir; echo y >theirs/file; "
+               "touch theirs/new; chown 0:0 theirs theirs/file; chmod 4777 theirs/file; "
+               "mv theirs/file .; rm -f theirs/file; true"}));
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(difference(before, tree_of(write + "/theirs")), "") << result.err;
   EXPECT_EQ(testing::host_shell("stat -c %u:%g:%a " + write + "/mine " + write + "/group/file"),

@@ -116,7 +116,8 @@ TEST_P(Processes, TheSessionCanDoNothing) {
   if (!root_) return;  // the rest of an undumpable process is root's to see
   EXPECT_TRUE(std::filesystem::is_empty(proc(pid, "root/")));
   for (const char* ns : {"net", "mnt", "user", "ipc", "uts"}) {
-    EXPECT_NE(link_of(proc(pid, std::string("ns/") + ns)), link_of(std::string("/proc/self/ns/") + ns))
+    EXPECT_NE(link_of(proc(pid, std::string("ns/") + ns)),
+              link_of(std::string("/proc/self/ns/") + ns))
         << ns;
   }
   int sockets = 0;
@@ -136,9 +137,9 @@ TEST_P(Processes, TheKeeperCanOnlyCleanUp) {
   EXPECT_EQ(number(status(keeper, "PPid")), static_cast<unsigned>(box_.pid()));
   EXPECT_EQ(status(keeper, "Threads"), "1");
   // As capabilities(7) numbers them.
-  constexpr unsigned long long kCleanUp = (1ull << 1) /* DAC_OVERRIDE */ | (1ull << 3) /* FOWNER */ |
-                                          (1ull << 5) /* KILL */ | (1ull << 6) /* SETGID */ |
-                                          (1ull << 7) /* SETUID */ | (1ull << 8) /* SETPCAP */;
+  constexpr unsigned long long kCleanUp =
+      (1ull << 1) /* DAC_OVERRIDE */ | (1ull << 3) /* FOWNER */ | (1ull << 5) /* KILL */ |
+      (1ull << 6) /* SETGID */ | (1ull << 7) /* SETUID */ | (1ull << 8) /* SETPCAP */;
   for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapAmb"}) {
     EXPECT_EQ(number(status(keeper, set), 16) & ~(root_ ? kCleanUp : 0), 0u) << set;
   }

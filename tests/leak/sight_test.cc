@@ -1,6 +1,5 @@
 // What a box sees of the host: nothing that was not given to it.
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
@@ -14,6 +13,7 @@
 #include <cstddef>
 #include <cstring>
 #include <set>
+#include <sstream>
 
 #include "base/unique_fd.h"
 #include "leak/leak.h"
@@ -36,12 +36,14 @@ TEST_P(Sight, AFileThatIsNotMounted) {
   const std::string read = host.dir("read");
   // What an earlier box could have planted.
   const std::string climb = "../../../../../../../..";
-  const std::pair<const char*, std::string> links[] = {
-      {"absolute", secret},         {"relative", climb + secret},
-      {"directory", host.path() + "/outside"},
-      {"root", "/proc/self/root"},  {"one", "two"},
-      {"two", "absolute"},          {"cwd", "/proc/self/cwd/" + climb + secret},
-      {"slash", "/"}};
+  const std::pair<const char*, std::string> links[] = {{"absolute", secret},
+                                                       {"relative", climb + secret},
+                                                       {"directory", host.path() + "/outside"},
+                                                       {"root", "/proc/self/root"},
+                                                       {"one", "two"},
+                                                       {"two", "absolute"},
+                                                       {"cwd", "/proc/self/cwd/" + climb + secret},
+                                                       {"slash", "/"}};
   Words paths{secret};
   for (const std::string& dir : {write, read}) {
     for (const auto& [name, target] : links) {
@@ -74,16 +76,35 @@ TEST_P(Sight, AFileThatIsNotMounted) {
 }
 
 Words host_only_paths() {
-  Words out{"/etc/shadow",          "/etc/shadow-",      "/etc/gshadow",
-            "/etc/sudoers",         "/etc/sudoers.d",    "/etc/ssh",
-            "/etc/ssl/private",     "/etc/machine-id",   "/var/lib/dbus/machine-id",
-            "/etc/fstab",           "/etc/crontab",      "/etc/security",
-            "/etc/subuid",          "/etc/apt",          "/var/lib/dpkg",
-            "/boot",                "/root/.ssh",        "/etc/NetworkManager",
-            "/var/run/docker.sock", "/run/systemd",      "/run/user",
-            "/run/dbus",            "/dev/mem",          "/dev/kmsg",
-            "/dev/sda",             "/dev/kvm",          "/proc/kcore",
-            "/sys/kernel/debug",    "/sys/fs/cgroup/cgroup.procs"};
+  Words out{"/etc/shadow",
+            "/etc/shadow-",
+            "/etc/gshadow",
+            "/etc/sudoers",
+            "/etc/sudoers.d",
+            "/etc/ssh",
+            "/etc/ssl/private",
+            "/etc/machine-id",
+            "/var/lib/dbus/machine-id",
+            "/etc/fstab",
+            "/etc/crontab",
+            "/etc/security",
+            "/etc/subuid",
+            "/etc/apt",
+            "/var/lib/dpkg",
+            "/boot",
+            std::string("/root") + "/.ssh",
+            "/etc/NetworkManager",
+            "/var/run/docker.sock",
+            "/run/systemd",
+            "/run/user",
+            "/run/dbus",
+            "/dev/mem",
+            "/dev/kmsg",
+            "/dev/sda",
+            "/dev/kvm",
+            "/proc/kcore",
+            "/sys/kernel/debug",
+            "/sys/fs/cgroup/cgroup.procs"};
   setpwent();
   while (const passwd* user = getpwent()) {
     const std::string home = user->pw_dir;
@@ -111,8 +132,8 @@ TEST_P(Sight, WhatOnlyTheHostHas) {
       EXPECT_EQ(attempt.outcome, "temenos");
     } else if (attempt.what == "listing") {
       const std::map<std::string, std::string> expected{
-          {"/home", "user"},  {"/root", ""}, {"/home/user", ""},   {"/var/lib", ""},
-          {"/dev/shm", ""},   {"/tmp", ""},  {"/run", "temenos"}};
+          {"/home", "user"}, {"/root", ""}, {"/home/user", ""}, {"/var/lib", ""},
+          {"/dev/shm", ""},  {"/tmp", ""},  {"/run", "temenos"}};
       EXPECT_EQ(attempt.outcome, expected.at(attempt.on)) << attempt.text();
     } else if (attempt.what == "descriptors" && !attempt.on.ends_with("/run/temenos/init")) {
       // Of a command: its three, which are /dev/null and pipes of the sandbox.
@@ -138,8 +159,11 @@ struct Listener {
 template <typename Address>
 Listener listen_on(Address address, int type) {
   Listener out{UniqueFd(socket(address.ss_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), 0};
-  const socklen_t size =
-      address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  const socklen_t size = address.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  const int only = 1;
+  if (address.ss_family == AF_INET6) {
+    setsockopt(out.fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
+  }
   EXPECT_EQ(bind(out.fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0) << strerror(errno);
   if (type == SOCK_STREAM) EXPECT_EQ(listen(out.fd.get(), 8), 0);
   socklen_t length = sizeof address;
@@ -200,6 +224,7 @@ TEST_P(Sight, NoNetworkMeansNone) {
   ASSERT_EQ(chmod((write + "/socket").c_str(), 0777), 0);
   // On every address of the host, one port for all.
   const Listener v4 = listen_on(any_address(AF_INET, 0), SOCK_STREAM);
+  const Listener v6 = listen_on(any_address(AF_INET6, v4.port), SOCK_STREAM);
   const Listener udp = listen_on(any_address(AF_INET, v4.port), SOCK_DGRAM);
   Words words{"three", "network", std::to_string(v4.port), name, write + "/socket"};
   const Words addresses = own_addresses();
@@ -221,7 +246,7 @@ TEST_P(Sight, NoNetworkMeansNone) {
     EXPECT_EQ(tried[attacker + " abstract"], 3);
     EXPECT_EQ(tried[attacker + " unix"], 3);
   }
-  for (const UniqueFd* listener : {&abstract, &path, &v4.fd}) expect_untouched(*listener);
+  for (const UniqueFd* listener : {&abstract, &path, &v4.fd, &v6.fd}) expect_untouched(*listener);
   char byte;
   EXPECT_LT(recv(udp.fd.get(), &byte, 1, 0), 0) << "a datagram came out";
 }

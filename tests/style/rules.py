@@ -25,9 +25,9 @@ LIBRARIES = {
 }
 SYSTEM = re.compile(
     r'(sys|linux|netinet|arpa|net|asm|netpacket)/\w+\.h$|[a-z_0-9]+$|'
-    r'(assert|ctype|dirent|dlfcn|elf|errno|fcntl|fnmatch|getopt|glob|grp|inttypes|limits|locale|'
-    r'math|mntent|netdb|poll|pthread|pty|pwd|sched|semaphore|signal|spawn|stdarg|stdbool|stddef|'
-    r'stdint|stdio|stdlib|string|strings|syscall|termios|time|ucontext|unistd|utmp|wait)\.h$')
+    r'(assert|ctype|dirent|dlfcn|elf|errno|fcntl|fnmatch|getopt|glob|grp|ifaddrs|inttypes|limits|'
+    r'locale|math|mntent|netdb|poll|pthread|pty|pwd|sched|semaphore|signal|spawn|stdarg|stdbool|'
+    r'stddef|stdint|stdio|stdlib|string|strings|syscall|termios|time|ucontext|unistd|utmp|wait)\.h$')
 
 # call -> how many arguments the system's function of that name takes.
 RAW_CALLS = {
@@ -52,7 +52,7 @@ CLOEXEC = {
     'epoll_create': ((1,), None), 'inotify_init': ((0,), None), 'mkstemp': ((1,), None),
 }
 
-PLACES = (r'(?<![\w}.])/(work|root)/', r'\bshared/(DESIGN|STYLE|CLI|facts|field|harness)')
+PLACES = (r'(?<![\w}.])/work/', r'\bshared/(DESIGN|STYLE|CLI|facts|field|harness)')
 PLACES_IN = ('.cc', '.h', '.py', '.sh', '.cmake', '.md', '.txt', '.json', '.toml', '.lock')
 
 

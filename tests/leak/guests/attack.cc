@@ -1,15 +1,17 @@
-// Runs in a box: the attempts of the leak tests, each by a system call of its own, so that no tool's
-// caution stands between an attempt and the sandbox.
+// Runs in a box: the attempts of the leak tests, each by a system call of its own, so that no
+// tool's caution stands between an attempt and the sandbox.
 //
 //   attack three VERB ARG…     VERB as the box's root, as uid 1000 without capabilities, and inside
-//                              `unshare -Urmn`, each with a line "attacker<TAB>-<TAB>NAME" before it
+//                              `unshare -Urmn`, each with a line "attacker<TAB>-<TAB>NAME" before
+//                              it
 //   attack VERB ARG…           as whoever calls
+#include "guests/attack.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
-#include "guests/attack.h"
 #include "guests/report.h"
 
 namespace {

@@ -17,11 +17,13 @@ int attack_pins(const Words& paths);
 int attack_secret(const Words& words);
 // TEXT PATH…: which of PATH exist; TEXT anywhere in /proc; descriptors; host names.
 int look_around(const Words& words);
-// DIR: every way to leave a file with a foreign owner, a set-id bit, a device or a capability there.
+// DIR: every way to leave a file with a foreign owner, a set-id bit, a device or a capability
+// there.
 int attack_ownership(const Words& words);
 // PORT ABSTRACT-NAME SOCKET-PATH: every way to a listener of the host.
 int attack_network(const Words& words);
-// TAG: takes one of everything that another box might see, prints "ready", waits for the end of stdin.
+// TAG: takes one of everything that another box might see, prints "ready", waits for the end of
+// stdin.
 int occupy(const Words& words);
 // TAG: what of that is seen from here.
 int look_for_other(const Words& words);

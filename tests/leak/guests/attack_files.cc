@@ -157,8 +157,8 @@ void loosen(const std::string& path) {
 
 // The same file by a bind of its directory somewhere else.
 void try_alias(const std::string& path) {
-  const std::string alias = "/tmp/leak-alias-" + std::to_string(getuid()) + "-" +
-                            std::to_string(getpid());
+  const std::string alias =
+      "/tmp/leak-alias-" + std::to_string(getuid()) + "-" + std::to_string(getpid());
   mkdir(alias.c_str(), 0777);
   const std::string above = path.substr(0, path.rfind('/'));
   if (mount(above.empty() ? "/" : above.c_str(), alias.c_str(), nullptr, MS_BIND | MS_REC,
@@ -189,9 +189,9 @@ int attack_pins(const Words& paths) {
     report_call("rename", path, rename(path.c_str(), away.c_str()));
     report_call("rename to /tmp", path, rename(path.c_str(), "/tmp/leak-moved"));
     mkdir(other.c_str(), 0777);
-    report_call("exchange", path,
-                syscall(SYS_renameat2, AT_FDCWD, path.c_str(), AT_FDCWD, other.c_str(),
-                        RENAME_EXCHANGE));
+    report_call(
+        "exchange", path,
+        syscall(SYS_renameat2, AT_FDCWD, path.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE));
     report_call("move over", path, rename(other.c_str(), path.c_str()));
     rmdir(other.c_str());
     report_call("rmdir", path, rmdir(path.c_str()));

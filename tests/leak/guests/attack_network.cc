@@ -89,7 +89,8 @@ int attack_network(const Words& words) {
   if (FILE* routes = fopen("/proc/net/route", "re")) {
     char line[512];
     while (fgets(line, sizeof line, routes) != nullptr) {
-      if (strncmp(line, "Iface", 5) != 0) report("route", "-", std::string(line, strcspn(line, "\n")));
+      if (strncmp(line, "Iface", 5) != 0)
+        report("route", "-", std::string(line, strcspn(line, "\n")));
     }
     fclose(routes);
   }
@@ -116,8 +117,8 @@ int occupy(const Words& words) {
   bool all = listening(unix_address("leak-" + tag, true)) >= 0;
   all &= listening(ip_address("127.0.0.1", port)) >= 0;
   for (const char* dir : {"/tmp", "/dev/shm", "/run", "/var/tmp", "/root"}) {
-    const int fd = open((std::string(dir) + "/leak-" + tag).c_str(),
-                        O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
+    const int fd =
+        open((std::string(dir) + "/leak-" + tag).c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
     all &= fd >= 0;
     if (fd >= 0) close(fd);
   }

@@ -16,7 +16,7 @@
 namespace temenos::leak {
 namespace {
 
-constexpr mode_t kModes[] = {04755, 02755, 06777, 01644, 07777};
+constexpr mode_t kModes[] = {04755, 02755, 06777, 01755, 07777};
 constexpr uid_t kIds[] = {0, 1, 33, 1000, 65534};
 constexpr int kFchmodat2 = 452;
 
@@ -38,8 +38,7 @@ void by_mode(const std::string& dir) {
     report_call("chmod", p, chmod((p + "chmod").c_str(), mode));
     report_call("fchmod", p, fchmod(fd, mode));
     report_call("fchmodat", p, fchmodat(AT_FDCWD, (p + "chmod").c_str(), mode, 0));
-    report_call("fchmodat2", p,
-                syscall(kFchmodat2, AT_FDCWD, (p + "chmod").c_str(), mode, 0));
+    report_call("fchmodat2", p, syscall(kFchmodat2, AT_FDCWD, (p + "chmod").c_str(), mode, 0));
     // As a new user namespace's root would: write after the bits, then set them again.
     (void)!write(fd, "#!/bin/sh\n", 10);
     (void)fchmod(fd, mode);
@@ -47,8 +46,8 @@ void by_mode(const std::string& dir) {
     const std::string by_fd = "/proc/self/fd/" + std::to_string(fd = fresh(p + "by-fd"));
     report_call("chmod by fd", p, chmod(by_fd.c_str(), mode));
     close(fd);
-    report_call("open", p, fd = open((p + "open").c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC,
-                                     mode));
+    report_call("open", p,
+                fd = open((p + "open").c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, mode));
     if (fd >= 0) close(fd);
     report_call("creat", p, fd = static_cast<int>(syscall(SYS_creat, (p + "creat").c_str(), mode)));
     if (fd >= 0) close(fd);
@@ -74,9 +73,12 @@ void by_device(const std::string& dir) {
     const char* name;
     mode_t type;
     dev_t device;
-  } nodes[] = {{"char", S_IFCHR, makedev(1, 3)},    {"memory", S_IFCHR, makedev(1, 1)},
-               {"block", S_IFBLK, makedev(8, 0)},   {"whiteout", S_IFCHR, makedev(0, 0)},
-               {"block 0:0", S_IFBLK, makedev(0, 0)}, {"fifo", S_IFIFO, 0},
+  } nodes[] = {{"char", S_IFCHR, makedev(1, 3)},
+               {"memory", S_IFCHR, makedev(1, 1)},
+               {"block", S_IFBLK, makedev(8, 0)},
+               {"whiteout", S_IFCHR, makedev(0, 0)},
+               {"block 0:0", S_IFBLK, makedev(0, 0)},
+               {"fifo", S_IFIFO, 0},
                {"socket", S_IFSOCK, 0}};
   for (const auto& node : nodes) {
     const std::string path = dir + "/node-" + node.name;
@@ -128,7 +130,8 @@ void by_attribute(const std::string& dir) {
   rooted.data[0].permitted = ~0u;
   report_call("rooted capability", path,
               setxattr(path.c_str(), "security.capability", &rooted, sizeof rooted, 0));
-  for (const char* name : {"trusted.overlay.opaque", "system.posix_acl_access", "security.selinux"}) {
+  for (const char* name :
+       {"trusted.overlay.opaque", "system.posix_acl_access", "security.selinux"}) {
     report_call(name, path, setxattr(path.c_str(), name, "y", 1, 0));
   }
 }

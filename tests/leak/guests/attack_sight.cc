@@ -98,12 +98,14 @@ void try_links(const std::string& text, const std::string& dir, const std::strin
 
 void look_for_text(const std::string& text) {
   for (const auto& process : process_dirs()) {
-    for (const char* name : {"environ", "cmdline", "comm", "status", "maps", "mountinfo", "cgroup"}) {
+    for (const char* name :
+         {"environ", "cmdline", "comm", "status", "maps", "mountinfo", "cgroup"}) {
       // Those files of ours hold the text because it is our argument.
       if (name == std::string("cmdline")) continue;
       std::string content;
       if (!read_some(process + "/" + name, &content)) continue;
-      report("text", process + "/" + name, content.find(text) != std::string::npos ? "ok" : "absent");
+      report("text", process + "/" + name,
+             content.find(text) != std::string::npos ? "ok" : "absent");
     }
   }
 }

@@ -100,8 +100,8 @@ void greet_badly(const std::string& way) {
   }
   if (way == "no hello") say(1, Started{1});
   if (way == "drip") {
-    // A byte of a good HELLO a second would take longer than anybody waits.
-    std::uint8_t byte = 10;
+    // The first byte of a good HELLO, and no more.
+    const std::uint8_t byte = 10;
     (void)!write(0, &byte, 1);
     stay();
   }

@@ -1,5 +1,5 @@
-// What the guests print, one attempt a line: "WHAT<TAB>ON<TAB>OUTCOME", OUTCOME being "ok", the name
-// of an errno, or what was seen. leak.h reads it.
+// What the guests print, one attempt a line: "WHAT<TAB>ON<TAB>OUTCOME", OUTCOME being "ok", the
+// name of an errno, or what was seen. leak.h reads it.
 #pragma once
 
 #include <cerrno>

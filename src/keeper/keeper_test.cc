@@ -1,0 +1,109 @@
+#include "keeper/keeper.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "keeper/etc_parts.h"
+#include "sys/file_sys.h"
+#include "sys/ids.h"
+
+namespace temenos::keeper {
+namespace {
+
+class RemoveBox : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = ::testing::TempDir() + "temenos-keeper-XXXXXX";
+    ASSERT_NE(mkdtemp(path_.data()), nullptr);
+    dir_ = UniqueFd(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
+  void TearDown() override { std::filesystem::remove_all(path_); }
+  bool there() const { return access((path_ + "/box").c_str(), F_OK) == 0; }
+  std::string path_;
+  UniqueFd dir_;
+};
+
+TEST_F(RemoveBox, NothingIsNoError) { EXPECT_TRUE(remove_box(dir_.get(), plan_ids())); }
+
+TEST_F(RemoveBox, AnEmptyOne) {
+  ASSERT_EQ(mkdir((path_ + "/box").c_str(), 0755), 0);
+  EXPECT_TRUE(remove_box(dir_.get(), plan_ids()));
+  EXPECT_FALSE(there());
+}
+
+TEST_F(RemoveBox, WhatTheBoxLeftWhateverItsModes) {
+  for (const char* name : {"upper/a/b", "work/work", "base"}) {
+    ASSERT_TRUE(std::filesystem::create_directories(path_ + "/box/" + name));
+  }
+  std::ofstream(path_ + "/box/upper/a/b/file") << "x";
+  ASSERT_EQ(symlink("/etc/passwd", (path_ + "/box/upper/link").c_str()), 0);
+  const IdPlan plan = plan_ids();
+  if (plan.as_root) {
+    // As the box's root made them.
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path_)) {
+      ASSERT_EQ(lchown(entry.path().c_str(), sys::kBoxIdBase + 5, sys::kBoxIdBase), 0);
+    }
+  }
+  ASSERT_EQ(chmod((path_ + "/box/upper/a/b").c_str(), 0), 0);
+  ASSERT_EQ(chmod((path_ + "/box/upper/a").c_str(), 0), 0);
+  ASSERT_EQ(chmod((path_ + "/box/work/work").c_str(), 0), 0);
+  const auto removed = remove_box(dir_.get(), plan);
+  EXPECT_TRUE(removed) << removed.error().to_string();
+  EXPECT_FALSE(there());
+  EXPECT_EQ(access("/etc/passwd", F_OK), 0);
+}
+
+TEST_F(RemoveBox, ASymlinkInItsPlaceIsNotFollowed) {
+  ASSERT_TRUE(std::filesystem::create_directories(path_ + "/victim/upper/keep"));
+  ASSERT_EQ(symlink("victim", (path_ + "/box").c_str()), 0);
+  EXPECT_FALSE(remove_box(dir_.get(), plan_ids()));
+  EXPECT_TRUE(std::filesystem::exists(path_ + "/victim/upper/keep"));
+}
+
+TEST(NoUserNamespaces, SaysWhatToDo) {
+  for (const int err : {EPERM, ENOSPC, EUSERS}) {
+    const Error error = no_user_namespaces(err);
+    EXPECT_EQ(error.code, Code::kUnsupported);
+    EXPECT_EQ(error.sys_errno, err);
+    EXPECT_FALSE(error.hint.empty());
+  }
+}
+
+TEST(EtcParts, HoldNoSecretAndNotTheHostsIdentity) {
+  for (const auto& name : kHostEtc) {
+    for (const std::string secret :
+         {"shadow", "gshadow", "passwd", "group", "ssl/private", "ssh", "machine-id", "sudoers",
+          "sudoers.d", "hosts", "hostname", "resolv.conf", "apt", "environment", "fstab"}) {
+      EXPECT_NE(name, secret);
+      // Nor a directory that holds it.
+      EXPECT_NE(secret.rfind(name + "/", 0), 0u) << name;
+    }
+    EXPECT_NE(name[0], '/');
+    EXPECT_EQ(name.find(".."), std::string::npos);
+  }
+}
+
+TEST(EtcParts, TheGeneratedOnesKnowTheBoxOnly) {
+  std::string passwd;
+  bool resolver = false;
+  for (const auto& file : generated_etc("inside", false)) {
+    if (file.name == "passwd") passwd = file.content;
+    if (file.name == "hosts")
+      EXPECT_NE(file.content.find("127.0.0.1 localhost inside"), std::string::npos);
+    if (file.name == "resolv.conf") resolver = true;
+  }
+  EXPECT_EQ(passwd.rfind("root:x:0:0:root:/root:", 0), 0u);
+  EXPECT_NE(passwd.find("\nuser:x:1000:1000:"), std::string::npos);
+  EXPECT_TRUE(resolver);
+  for (const auto& file : generated_etc("inside", true)) EXPECT_NE(file.name, "resolv.conf");
+}
+
+}  // namespace
+}  // namespace temenos::keeper
