@@ -235,14 +235,24 @@ void Engine::on_time(Millis now) {
     }
   }
   bool survived = false;
+  bool silent = false;
   for (Op& op : ops_) {
     if (op.state == State::kFree) continue;
+    if (op.state == State::kAsked && !op.killed) {
+      silent = silent || now >= op.start_deadline;
+      arm(op.start_deadline);
+    }
     if (now >= op.deadline && !op.killed) {
       op.timed_out = true;
       start_kill(op);
     }
     if (op.killed && now >= op.kill_deadline) survived = true;
     arm(op.killed ? op.kill_deadline : op.deadline);
+  }
+  if (silent) {
+    dead_ = true;
+    events_.push_back({ControlType::kKillBox, static_cast<std::uint32_t>(KillReason::kSilent)});
+    return fail_everything();
   }
   if (!survived) return;
   dead_ = true;

@@ -27,6 +27,7 @@ using Millis = std::uint64_t;
 
 struct EngineConfig {
   Millis hello_timeout = 30'000;
+  Millis start_timeout = 30'000;     // from EXEC to STARTED or ERROR
   Millis kill_grace = 2'000;         // from KILL to the end of the operation
   Millis kill_grace_each = 20;       // more for every other operation that is being killed
   Millis assembly_timeout = 10'000;  // for a client's EXEC of several frames
@@ -100,6 +101,7 @@ class Engine {
     bool killed = false;
     bool starved = false;
     std::uint64_t output_left = 0;
+    Millis start_deadline = kNever;  // of an exec, while it is asked
     Millis deadline = kNever;
     Millis kill_deadline = kNever;
   };

@@ -227,6 +227,8 @@ bool Engine::client_request(int slot, std::uint32_t id, Type type, Bytes payload
       break;
     case Kind::kExec:
       if (exec.output_cap != 0) op->output_left = exec.output_cap;
+      op->start_deadline = now_ + config_.start_timeout;
+      arm(op->start_deadline);
       if (exec.timeout_ms != 0) {
         op->deadline = now_ + exec.timeout_ms;
         arm(op->deadline);

@@ -123,6 +123,20 @@ TEST(HostileInit, NoHelloInTimeCostsTheBox) {
   EXPECT_EQ(events[1].reason, static_cast<std::uint32_t>(KillReason::kNoHello));
 }
 
+TEST(HostileInit, AnExecThatIsNeverStartedCostsTheBox) {
+  EngineScript script;
+  script.init(0, Hello{});
+  const int slot = script.client();
+  script.exec(slot, 1);
+  script.at(script.now + script.config.start_timeout - 1);
+  EXPECT_FALSE(script.engine.dead());
+  script.at(script.now + 1);
+  EXPECT_TRUE(script.engine.dead());
+  const auto events = script.engine.take_events();
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events.back().reason, static_cast<std::uint32_t>(KillReason::kSilent));
+}
+
 TEST(HostileInit, ForeignIds) {
   expect_violation("never given", Violation::kForeignId,
                    [](Scene& s) { s.script.init(12345, Started{1}); });

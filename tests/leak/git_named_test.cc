@@ -182,7 +182,8 @@ TEST_F(GitLeads, ARebaseThatWaitsForTheHostIsReported) {
 }
 
 TEST_F(GitLeads, NoNumberOfOthersUncoversWhatIsNear) {
-  const auto first = in_box("for i in $(seq 2100); do mkdir \"!$i\" && : >\"!$i/.envrc\"; done");
+  const auto first =
+      in_box("perl -e 'for (1..2100) { mkdir \"!$_\"; open F, \">\", \"!$_/.envrc\" }'");
   EXPECT_THAT(first.err, HasSubstr(project_ + "/!2100/.envrc,"));
   const auto second = in_box("echo x >>.git/config; echo x >.git/hooks/pre-commit");
   EXPECT_THAT(second.err, HasSubstr("than can be protected"));
