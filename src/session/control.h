@@ -34,7 +34,7 @@ enum class KillReason : std::uint32_t {
   kTreeSurvived = 1,  // an operation did not end within its grace after KILL
   kViolation = 2,
   kNoHello = 3,
-  kSilent = 4,        // an exec was neither started nor refused in time
+  kSilent = 4,  // an exec was neither started nor refused in time
 };
 
 // How init broke the protocol. Names for logs: violation_name().

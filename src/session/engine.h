@@ -4,7 +4,6 @@
 // their form, only their intent. Holds: time-outs, output caps, and the memory bound. What init may
 // still send plus what clients have not yet read is at most kPool, plus a floor for each stream
 // whose client does read. Does not: touch a descriptor, a clock or a process. session/loop.h does.
-//
 // Times are milliseconds of one monotonic clock. Thread-safety: none; one owner.
 #pragma once
 
@@ -24,12 +23,11 @@
 namespace temenos::session {
 
 using Millis = std::uint64_t;
-
 struct EngineConfig {
   Millis hello_timeout = 30'000;
   Millis start_timeout = 30'000;     // from EXEC to STARTED or ERROR
   Millis kill_grace = 2'000;         // from KILL to the end of the operation
-  Millis kill_grace_each = 20;       // more for every other operation that is being killed
+  Millis kill_grace_each = 20;       // more for each other operation being killed
   Millis assembly_timeout = 10'000;  // for a client's EXEC of several frames
 };
 

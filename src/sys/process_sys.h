@@ -76,8 +76,8 @@ struct RunResult {
   ExitStatus status;
   std::string output;
 };
-Result<RunResult> run_program(const std::vector<std::string>& argv,
-                              std::size_t output_limit = 4096, int timeout_ms = 10'000);
+Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t output_limit = 4096,
+                              int timeout_ms = 10'000);
 
 // Marks every descriptor from `first` on close-on-exec.
 Result<void> close_on_exec_from(int first);

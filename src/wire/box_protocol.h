@@ -137,15 +137,15 @@ struct Entry {
 void put(ByteQueue& out, std::uint32_t id, Type type, Bytes payload = {});
 // Exec may take several frames. What is over a limit is the caller's fault, found by the peer's
 // decoder.
-#define TEMENOS_BOX_MESSAGES(X)                                                          \
-  X(Hello)                                                                               \
-  X(Ping)                                                                                \
-  X(Exec)                                                                                \
-  X(Started)                                                                             \
-  X(OutputEof)                                                                           \
-  X(Credit)                                                                              \
-  X(Signal) X(Exited) X(Done) X(ErrorReply) X(Read) X(Write) X(List) X(Stat) X(FileDone) \
-      X(StatReply)
+#define TEMENOS_BOX_MESSAGES(X) \
+  X(Hello)                      \
+  X(Ping)                       \
+  X(Exec)                       \
+  X(Started)                    \
+  X(OutputEof)                  \
+  X(Credit)                     \
+  X(Signal)                     \
+  X(Exited) X(Done) X(ErrorReply) X(Read) X(Write) X(List) X(Stat) X(FileDone) X(StatReply)
 #define TEMENOS_DECLARE(M)                                      \
   void put(ByteQueue& out, std::uint32_t id, const M& message); \
   bool decode(Bytes payload, M& message);
