@@ -293,7 +293,7 @@ TEST_F(SessionClientTest, CaptureKeepsHeadAndTail) {
   EXPECT_TRUE(result->truncated);
 }
 
-TEST_F(SessionClientTest, ClosedStdoutEndsTheExec) {
+TEST_F(SessionClientTest, ClosedStdoutEndsTheExecAsSigpipeWould) {
   auto client = connect();
   Pair out = make_pipe();
   out.one.reset();
@@ -301,7 +301,7 @@ TEST_F(SessionClientTest, ClosedStdoutEndsTheExec) {
   io.stdout_fd = out.two.get();
   auto result = client.exec(shell("exec yes"), io);
   ASSERT_TRUE(result) << result.error().to_string();
-  EXPECT_EQ(result->signal, "SIGKILL");
+  EXPECT_EQ(result->signal, "SIGPIPE");
   sigset_t pending;
   sigpending(&pending);
   EXPECT_EQ(sigismember(&pending, SIGPIPE), 0);

@@ -86,6 +86,22 @@ TEST(Engine, TimeoutKillsThenReportsThenAnyoneMayUseTheSlot) {
   EXPECT_FALSE(script.engine.dead());
 }
 
+TEST(Engine, AnEndThatCrossesTheTimeoutIsTimedOutAndKeepsItsExitCode) {
+  EngineScript script;
+  script.ready();
+  const int slot = script.client();
+  const auto id = script.exec(slot, 1, {.timeout_ms = 500});
+  script.init(id, Started{5});
+  script.at(1'500);
+  script.init(id, Exited{false, 7});
+  script.init(id, Done{});
+  const auto heard = script.client_heard(slot);
+  ASSERT_THAT(types(heard), ElementsAre(Type::kStarted, Type::kExited, Type::kDone));
+  EXPECT_FALSE(heard[1].as<Exited>().signaled);
+  EXPECT_EQ(heard[1].as<Exited>().value, 7);
+  EXPECT_EQ(heard[2].as<Done>().flags, kDoneTimedOut);
+}
+
 TEST(Engine, ATreeThatSurvivesCostsTheBox) {
   EngineScript script;
   script.ready();

@@ -164,7 +164,7 @@ TEST_F(OutputTest, AReaderThatLeavesEndsTheCommand) {
                           temenos_program()});
   const auto result = program.finish(30);
   EXPECT_EQ(result.out, "y\n");
-  EXPECT_EQ(result.err, "status " + std::to_string(128 + SIGKILL) + "\n");
+  EXPECT_EQ(result.err, "status " + std::to_string(128 + SIGPIPE) + "\n");
 }
 
 }  // namespace
