@@ -134,44 +134,93 @@ const std::vector<AutoexecRule>& autoexec_rules() {
   return rules;
 }
 
-Result<AutoexecScan> scan_autoexec(int directory) {
-  AutoexecScan scan;
+namespace {
+
+// What the rules name directly in `directory`, looked up by name: a box can put so many others
+// beside them that no listing ends.
+std::vector<DirEntry> named_entries(int root, const std::string& directory) {
+  std::vector<DirEntry> out;
+  for (const auto& rule : autoexec_rules()) {
+    const auto fd = sys::open_beneath(root, join_path(directory, rule.name), O_PATH | O_NOFOLLOW);
+    struct stat st{};
+    if (!fd || fstat(fd->get(), &st) != 0) continue;
+    const unsigned char type = S_ISDIR(st.st_mode) ? DT_DIR : S_ISLNK(st.st_mode) ? DT_LNK : DT_REG;
+    out.push_back({rule.name, type});
+  }
+  return out;
+}
+
+class Walk {
+ public:
+  Walk(int root, AutoexecScan& scan) : root_(root), scan_(scan) {}
+
+  // Breadth first from `start`: what lies near it is seen even when the tree is beyond the bound.
+  Result<void> from(const std::string& start) {
+    names_ = 0;
+    std::deque<Pending> pending{{start, 0}};
+    std::deque<Pending> last;
+    while (!pending.empty()) {
+      const Pending next = std::move(pending.front());
+      pending.pop_front();
+      const auto entries = read_entries(root_, next.path, kMaxNames - names_);
+      if (entries) {
+        enter(next, *entries, pending, last);
+        if (names_ > kMaxNames) {
+          scan_.complete = false;
+          return {};
+        }
+      } else if (next.path == ".") {
+        return tl::make_unexpected(entries.error());
+      } else {
+        const int err = entries.error().sys_errno;
+        // Gone meanwhile, or something else now: the box did that, and the last look sees it.
+        if (err != ENOENT && err != ENOTDIR && err != ELOOP) scan_.closed.insert(next.path);
+      }
+      if (pending.empty()) std::swap(pending, last);
+    }
+    return {};
+  }
+
+ private:
   struct Pending {
     std::string path;
     std::size_t depth;
   };
-  // Breadth first: what lies near the root is seen even when the tree is beyond the bound.
-  std::deque<Pending> pending{{".", 0}};
-  std::deque<Pending> last;
-  std::size_t names = 0;
-  while (!pending.empty()) {
-    const Pending next = std::move(pending.front());
-    pending.pop_front();
-    const auto entries = read_entries(directory, next.path, kMaxNames - names);
-    if (!entries) {
-      if (next.path == ".") return tl::make_unexpected(entries.error());
-      const int err = entries.error().sys_errno;
-      // Gone meanwhile, or something else now: the box did that, and the last look sees it.
-      if (err != ENOENT && err != ENOTDIR && err != ELOOP) scan.closed.insert(next.path);
-    } else {
-      names += entries->size();
-      match(directory, next.path, *entries, scan);
-      if (names > kMaxNames) {
-        scan.complete = false;
-        return scan;
+
+  void enter(const Pending& at, const std::vector<DirEntry>& entries, std::deque<Pending>& pending,
+             std::deque<Pending>& last) {
+    names_ += entries.size();
+    match(root_, at.path, entries, scan_);
+    for (const auto& entry : entries) {
+      if (entry.type != DT_DIR || is_object_store(at.path, entry.name)) continue;
+      if (at.path == "." && entry.name == ".git") continue;  // it had its own turn
+      if (at.depth == kMaxDepth) {
+        scan_.complete = false;
+        continue;
       }
-      for (const auto& entry : *entries) {
-        if (entry.type != DT_DIR || is_object_store(next.path, entry.name)) continue;
-        if (next.depth == kMaxDepth) {
-          scan.complete = false;
-          continue;
-        }
-        (kLast.contains(entry.name) ? last : pending)
-            .push_back({join_path(next.path, entry.name), next.depth + 1});
-      }
+      (kLast.contains(entry.name) ? last : pending)
+          .push_back({join_path(at.path, entry.name), at.depth + 1});
     }
-    if (pending.empty()) std::swap(pending, last);
   }
+
+  int root_;
+  AutoexecScan& scan_;
+  std::size_t names_ = 0;
+};
+
+}  // namespace
+
+Result<AutoexecScan> scan_autoexec(int directory) {
+  AutoexecScan scan;
+  // The tree's own names and its repository's first, each whatever else a box has put there.
+  match(directory, ".", named_entries(directory, "."), scan);
+  Walk walk(directory, scan);
+  const auto git = sys::open_beneath(directory, ".git", O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  if (git) {
+    match(directory, ".git", named_entries(directory, ".git"), scan);
+    TRY(walk.from(".git"));
+  }
+  TRY(walk.from("."));
   return scan;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <set>
@@ -28,7 +29,8 @@ constexpr std::size_t kMaxConfigs = 1'000;
 constexpr std::size_t kMaxInside = 8;     // levels of a protected directory
 constexpr std::size_t kMaxIncludes = 10;  // as git's own
 constexpr std::size_t kMaxTrouble = 20;
-constexpr std::size_t kMaxHooks = 200;  // of a repository around the tree
+constexpr std::size_t kMaxPathFile = 8192;  // a ".git" file
+constexpr std::size_t kMaxHooks = 200;      // of a repository around the tree
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -50,21 +52,23 @@ class Follower {
   void run() {
     for (const auto& path : scan_.closed) trouble(shown(path) + " cannot be read");
     const auto by_rule = scan_.found;
+    // All share the bounds: the tree's own, what is around it and the user's come before all that a
+    // box may have added deeper.
     for (const auto& [path, found] : by_rule) {
-      if (found.only_reported) continue;
-      if (found.symlink) {
-        lead(path, found.reason, path, true);
-      } else {
-        look_for_other_name(path);
-        follow_inside(path, found.reason);
-      }
+      if (is_own(path)) follow_rule(path, found);
     }
-    const auto git_directories = scan_.git_directories;
-    for (const auto& git : git_directories) {
-      follow_configurations(git, worktrees_of(git));
-    }
+    follow_own_repository();
     follow_repositories_around();
     follow_configurations_of_user();
+    for (const auto& [path, found] : by_rule) {
+      if (!is_own(path)) follow_rule(path, found);
+    }
+    std::vector<std::string> others(scan_.git_directories.begin(), scan_.git_directories.end());
+    std::sort(others.begin(), others.end(), [](const auto& left, const auto& right) {
+      return std::pair(std::count(left.begin(), left.end(), '/'), left) <
+             std::pair(std::count(right.begin(), right.end(), '/'), right);
+    });
+    for (const auto& git : others) follow_configurations(git, worktrees_of(git));
   }
 
  private:
@@ -75,6 +79,21 @@ class Follower {
     std::size_t depth = 0;           // of includes
     std::string real = {};           // where `path` leads
   };
+
+  // Directly in the tree or in its ".git".
+  static bool is_own(const std::string& path) {
+    return path.find('/', path.starts_with(".git/") ? 5 : 0) == path.npos;
+  }
+
+  void follow_rule(const std::string& path, const AutoexecScan::Found& found) {
+    if (found.only_reported) return;
+    if (found.symlink) {
+      lead(path, found.reason, path, true);
+    } else {
+      look_for_other_name(path);
+      follow_inside(path, found.reason);
+    }
+  }
 
   void trouble(const std::string& text) {
     if (said_.size() > kMaxTrouble || !said_.insert(text).second) return;
@@ -192,6 +211,11 @@ class Follower {
   // Where git runs what the configuration of `git` names.
   std::vector<std::string> worktrees_of(const std::string& git) const {
     std::vector<std::string> out{base_name(git) == ".git" ? directory_of(git) : git};
+    // One of another name belongs to a ".git" file somewhere; which one only that would say. (Those
+    // in a ".git", of submodules, name their working tree themselves.)
+    if (base_name(git) != ".git" && git.find(".git/") == git.npos) {
+      out.insert(out.end(), scan_.worktrees.begin(), scan_.worktrees.end());
+    }
     // Which linked worktree belongs to it only their files would say; all are taken.
     const auto linked = scan_.git_directories.lower_bound(git + "/worktrees/");
     const bool has_linked =
@@ -211,7 +235,14 @@ class Follower {
   Result<UniqueFd> open_configuration(const LinkWalk& walk) const {
     constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC;
     if (walk.end != LinkWalk::End::kOutside) return sys::open_beneath(root_, walk.path, kFlags);
-    UniqueFd fd(open(walk.path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+    // A box may have named it: looked at before it is opened, because opening a device can do
+    // things.
+    const UniqueFd pinned(open(walk.path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    struct stat st{};
+    if (!pinned || fstat(pinned.get(), &st) != 0) return fail_errno(errno, "opening it");
+    if (!S_ISREG(st.st_mode)) return fail(Code::kInvalidArgument, "it is no file");
+    const std::string again = "/proc/self/fd/" + std::to_string(pinned.get());
+    UniqueFd fd(open(again.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     if (!fd) return fail_errno(errno, "opening it");
     return fd;
   }
@@ -286,6 +317,28 @@ class Follower {
         follow_configuration(
             {place, configuration.git, configuration.bases, configuration.depth + 1});
       }
+    }
+  }
+
+  // The git directory of the tree itself: ".git", the tree, or what a ".git" file names (a
+  // submodule's, or one of `git init --separate-git-dir`), wherever that lies.
+  void follow_own_repository() {
+    for (const char* git : {".git", "."}) {
+      if (scan_.git_directories.contains(git)) follow_configurations(git, worktrees_of(git));
+    }
+    const auto file = sys::open_beneath(root_, ".git", O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+    struct stat st{};
+    if (!file || fstat(file->get(), &st) != 0 || !S_ISREG(st.st_mode)) return;
+    constexpr std::string_view kPrefix = "gitdir: ";
+    std::string named = sys::read_all(file->get(), kMaxPathFile).value_or("");
+    if (!named.starts_with(kPrefix)) return;
+    named.erase(0, kPrefix.size());
+    while (!named.empty() && named.back() == '\n') named.pop_back();
+    const auto walk = walk_links(root_, source_, named, steps_);
+    if (walk.path.starts_with('/')) {
+      follow_repository(walk.path, ".");
+    } else if (!walk.path.empty()) {
+      follow_configurations(walk.path, {"."});
     }
   }
 

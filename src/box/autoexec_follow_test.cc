@@ -116,6 +116,30 @@ TEST_F(Follow, ConfigurationsOfSubmodulesAndWorktrees) {
   EXPECT_THAT(found, Not(Contains("fsm")));
 }
 
+TEST_F(Follow, AGitDirectoryOfAnotherName) {
+  tree_.shell(
+      "git init -q --separate-git-dir=.gitdata . && git config filter.x.clean ./tools/clean");
+  tree_.file("tools/clean");
+  EXPECT_THAT(protected_in(look()), IsSupersetOf({".gitdata/config", "tools/clean"}));
+}
+
+TEST_F(Follow, ASubmoduleWhoseNameIsNotItsPath) {
+  tree_.shell(
+      "git init -q .. && mkdir -p ../.git/modules && "
+      "git init -q --separate-git-dir=../.git/modules/other . && "
+      "git config filter.x.clean ./tools/clean");
+  tree_.file("tools/clean");
+  EXPECT_THAT(protected_in(look()), Contains("tools/clean"));
+}
+
+TEST_F(Follow, TheTreesOwnComesBeforeWhatABoxPutBesideIt) {
+  tree_.shell(
+      "git init -q . && git config filter.x.clean ./tools/clean && "
+      "for i in $(seq 1005); do mkdir -p \"!$i/.git\" && : >\"!$i/.git/config\"; done");
+  tree_.file("tools/clean");
+  EXPECT_THAT(protected_in(look()), Contains("tools/clean"));
+}
+
 TEST_F(Follow, TheUsersOwnAndThatOfARepositoryAround) {
   tree_.shell(
       "git init -q .. && git config -f ../.git/config core.fsmonitor ./bind/fsm && "

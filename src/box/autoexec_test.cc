@@ -56,6 +56,17 @@ TEST_F(AutoexecTest, FindsByNameInEveryDirectory) {
   EXPECT_THAT(found, Not(Contains(Key("b/hooks"))));
 }
 
+TEST_F(AutoexecTest, AFloodOfNamesHidesNothingOfTheTreesOwn) {
+  tree_.shell(
+      "git init -q . && seq -f n%g 200100 | xargs touch && seq -f .git/n%g 200100 | xargs touch");
+  tree_.file(".envrc");
+  const auto scan = this->scan();
+  EXPECT_FALSE(scan.complete);
+  for (const char* path : {".envrc", ".git/config", ".git/hooks", ".git/info"}) {
+    EXPECT_THAT(scan.found, Contains(Key(path)));
+  }
+}
+
 TEST_F(AutoexecTest, GitDirectoriesWhateverTheirName) {
   for (const char* dir : {"repo/.git", "bare"}) {
     for (const char* name : {"/HEAD", "/config", "/hooks/pre-commit", "/objects/x", "/refs/x"}) {

@@ -28,11 +28,34 @@ namespace {
 // Of one bind; each is a mount and two or three system calls of the start.
 constexpr std::size_t kMaxProtected = 2000;
 
-// Directories above `path`; a repository's own one is as near as its working tree.
-std::size_t levels(const std::string& path) {
-  std::size_t out = 0;
-  for (const auto& name : split(path, '/')) out += name == ".git" ? 0 : 1;
-  return out;
+// Their bytes, because a box chooses the names; the launch message holds this many times over.
+constexpr std::size_t kMaxProtectedBytes = 512u << 10;
+
+// Which protected paths come first: the tree's own and its repository's, of which there are no more
+// than the rules have names; then by the directories above.
+std::size_t rank(const std::string& path) {
+  const auto slash = path.find('/');
+  const bool of_repository = path.starts_with(".git/") && path.find('/', 5) == path.npos;
+  if (slash == path.npos || of_repository) return 0;
+  std::size_t levels = 1;
+  for (const auto& name : split(path, '/')) levels += name == ".git" ? 0 : 1;
+  return levels;
+}
+
+// Leaves the first that fit; how many had to go.
+std::size_t keep_what_fits(std::vector<std::string>& paths) {
+  std::sort(paths.begin(), paths.end(), [](const auto& left, const auto& right) {
+    return std::pair(rank(left), left) < std::pair(rank(right), right);
+  });
+  std::size_t bytes = 0;
+  std::size_t kept = 0;
+  while (kept < paths.size() && kept < kMaxProtected &&
+         (bytes += paths[kept].size()) <= kMaxProtectedBytes) {
+    ++kept;
+  }
+  const std::size_t gone = paths.size() - kept;
+  paths.resize(kept);
+  return gone;
 }
 
 std::set<std::string> home_directories() {
@@ -135,7 +158,7 @@ class Resolver {
       out_.warnings.push_back(
           escape(opened.path) +
           " is too large to look for every file that host programs run by themselves; "
-          "what lies deep in it is not protected");
+          "what was not seen is not protected");
     }
     for (const auto& text : watched.before.trouble) {
       out_.warnings.push_back(text + ": what host programs obey of it is not protected");
@@ -145,18 +168,12 @@ class Resolver {
       // A symlink cannot be a mount point; what it leads to was found as well.
       if (found.is_protected()) paths.push_back(path);
     }
-    if (paths.size() > kMaxProtected) {
-      // Those nearest to the root stay: a box can make any number of others, and with all of them
-      // no later one would start.
-      std::sort(paths.begin(), paths.end(), [](const auto& left, const auto& right) {
-        return std::pair(levels(left), left) < std::pair(levels(right), right);
-      });
-      out_.warnings.push_back(std::to_string(paths.size() - kMaxProtected) +
+    // A box can make any number of them, and with all of them no later one would start.
+    const std::size_t gone = keep_what_fits(paths);
+    if (gone > 0) {
+      out_.warnings.push_back(std::to_string(gone) +
                               " more files that host programs run by themselves are in " +
-                              escape(opened.path) +
-                              " than can be protected; those deepest in it "
-                              "are writable");
-      paths.resize(kMaxProtected);
+                              escape(opened.path) + " than can be protected: they are writable");
     }
     bind.protected_paths.insert(bind.protected_paths.end(), paths.begin(), paths.end());
     out_.watched.push_back(std::move(watched));

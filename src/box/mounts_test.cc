@@ -102,6 +102,34 @@ TEST_F(MountsTest, TheProjectsOwnFilesOfHostProgramsAreProtected) {
   EXPECT_THAT(open->warnings, Contains(HasSubstr("--allow-danger autoexec")));
 }
 
+TEST_F(MountsTest, WhatABoxPlantsPushesNothingOfTheTreesOwnOut) {
+  tree_.shell(
+      "git init -q . && for i in $(seq 2300); do mkdir \"!$i\" && echo gitdir: x >\"!$i/.git\"; "
+      "done");
+  tree_.file(".envrc");
+  const auto mounts = resolve(policy(), tree_.path());
+  ASSERT_TRUE(mounts) << mounts.error().to_string();
+  const auto& paths = bind_at(*mounts, tree_.path()).protected_paths;
+  for (const char* path : {".envrc", ".git/config", ".git/hooks", ".git/info"}) {
+    EXPECT_THAT(paths, Contains(path));
+  }
+  EXPECT_FALSE(mounts->warnings.empty());
+}
+
+TEST_F(MountsTest, LongNamesDoNotFillTheLaunchMessage) {
+  tree_.shell(
+      "a=$(printf 'a%.0s' $(seq 250)); d=$a/$a/$a/$a/$a; mkdir -p $d && cd $d && "
+      "for i in $(seq 1000); do mkdir $i && : >$i/.envrc; done");
+  tree_.file(".git/config");
+  const auto mounts = resolve(policy(), tree_.path());
+  ASSERT_TRUE(mounts) << mounts.error().to_string();
+  const auto& paths = bind_at(*mounts, tree_.path()).protected_paths;
+  EXPECT_THAT(paths, Contains(".git/config"));
+  std::size_t bytes = 0;
+  for (const auto& path : paths) bytes += path.size();
+  EXPECT_LE(bytes, 512u << 10);
+}
+
 TEST_F(MountsTest, HomesNeedTheirNameAndWithItTemenosOwnIsHidden) {
   for (const auto& path : {tree_.home(), tree_.above()}) {
     const auto refused = resolve(policy().read(path));

@@ -10,6 +10,7 @@
 #include "box/host_dirs.h"
 #include "box/project.h"
 #include "codec/object_reader.h"
+#include "policy/paths.h"
 #include "sys/file_sys.h"
 #include "temenos/allow/autoexec.h"
 #include "temenos/allow/cooperative_enforcement.h"
@@ -189,6 +190,27 @@ Result<void> refuse_policy_in_repository(const std::string& path) {
   return {};
 }
 
+// Nor in what the policy itself lets the box write.
+Result<void> refuse_policy_in_own_mount(const std::string& path, const Policy& policy) {
+  std::vector<std::string> writable;
+  for (const auto& mount : policy->mounts) {
+    if (mount.access == Access::kWrite) writable.push_back(mount.source);
+  }
+  for (const auto& volume : policy->volumes) {
+    const auto* disk = std::get_if<DiskVolume>(&volume.volume);
+    if (disk != nullptr && volume.access == Access::kWrite) writable.push_back(disk->host_dir);
+  }
+  const std::string real = TRY(sys::resolve(TRY(absolute(path))));
+  for (const auto& source : writable) {
+    if (!is_at_or_below(real, sys::resolve(source).value_or(source))) continue;
+    return fail(
+        Code::kPolicyViolation,
+        escape(path) + " lies in " + escape(source) + ", which this policy lets the box write",
+        "keep it somewhere else");
+  }
+  return {};
+}
+
 Result<Policy> policy_from_file(const std::string& path) {
   TRY(refuse_policy_in_repository(path));
   auto text = sys::read_path(path, kMaxPolicyFile);
@@ -198,6 +220,7 @@ Result<Policy> policy_from_file(const std::string& path) {
   }
   auto policy = path.ends_with(".toml") ? Policy::from_toml(*text) : Policy::from_json(*text);
   if (!policy) return tl::make_unexpected(std::move(policy).error().with_context(escape(path)));
+  TRY(refuse_policy_in_own_mount(path, *policy));
   return policy;
 }
 

@@ -13,7 +13,7 @@ namespace json = boost::json;
 
 constexpr std::size_t kMaxBinds = 200;  // SCM_RIGHTS takes 253 descriptors (unix(7))
 constexpr std::size_t kMaxPaths = 4096;
-constexpr std::size_t kMaxSpecBytes = 4u << 20;
+constexpr std::size_t kMaxSpecBytes = 16u << 20;
 constexpr std::size_t kFixedFds = 3;  // spec, data dir, client
 
 // File names are bytes, JSON strings are not: paths below a directory that a box may write travel

@@ -160,6 +160,12 @@ std::size_t bind_around(const LaunchSpec& spec, const std::string& target) {
 // with it: if only the sentry knew of it, the files below would still be within the gofer's reach.
 // Inner ones first.
 Result<void> nest_binds(const LaunchSpec& spec) {
+  for (const auto& memory : spec.memory) {
+    const std::size_t around = bind_around(spec, memory.target);
+    if (around == spec.binds.size()) continue;
+    const UniqueFd root = TRY(open_path("/m/" + std::to_string(around)));
+    TRY(hide(root.get(), memory.target.substr(spec.binds[around].target.size() + 1)));
+  }
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < spec.binds.size(); ++i) order.push_back(i);
   std::sort(order.begin(), order.end(), [&spec](std::size_t a, std::size_t b) {
@@ -175,12 +181,6 @@ Result<void> nest_binds(const LaunchSpec& spec) {
     const UniqueFd copy = TRY(sys::clone_mount(source.get(), {}));
     TRY(sys::attach_mount(copy.get(), target.get()));
   }
-  for (const auto& memory : spec.memory) {
-    const std::size_t around = bind_around(spec, memory.target);
-    if (around == spec.binds.size()) continue;
-    const UniqueFd root = TRY(open_path("/m/" + std::to_string(around)));
-    TRY(hide(root.get(), memory.target.substr(spec.binds[around].target.size() + 1)));
-  }
   return {};
 }
 
@@ -189,6 +189,15 @@ Result<void> nest_binds(const LaunchSpec& spec) {
 Result<void> make_mount_point(const LaunchSpec& spec, const std::string& target, bool directory,
                               int base) {
   const std::size_t around = bind_around(spec, target);
+  for (const auto& memory : spec.memory) {
+    if (around == spec.binds.size() || !below(target, memory.target)) continue;
+    if (!below(memory.target, spec.binds[around].target)) continue;
+    return fail(Code::kInvalidArgument,
+                "cannot mount at " + escape(target) + ": the memory volume at " +
+                    escape(memory.target) + " lies between it and " +
+                    escape(spec.binds[around].source),
+                "mount one of them somewhere else");
+  }
   if (around < spec.binds.size()) {
     const std::string inside = target.substr(spec.binds[around].target.size() + 1);
     const UniqueFd root = TRY(open_path("/m/" + std::to_string(around)));

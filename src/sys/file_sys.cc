@@ -62,6 +62,27 @@ bool remove_one(int parent, const char* name) {
          unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
+bool no_room(int err) { return err == ENOSPC || err == EDQUOT || err == EMLINK; }
+
+// Removes what is below `child` where it lies, with two descriptors however deep: the way back is
+// "..", and never above `child`. Nobody but other removers is at work in the tree.
+Result<void> empty_in_place(int child) {
+  Dir at = TRY(open_dir(child, "."));
+  for (std::size_t depth = 0;;) {
+    std::string into;
+    rewinddir(at.get());
+    while (const dirent* entry = readdir(at.get())) {
+      if (dot_or_dotdot(entry->d_name) || remove_one(dirfd(at.get()), entry->d_name)) continue;
+      if (errno != ENOTEMPTY) return fail_errno(errno, "removing " + escape(entry->d_name));
+      into = entry->d_name;  // the files of this directory go first: they give room
+    }
+    if (into.empty() && depth == 0) return {};
+    const std::string next = into.empty() ? ".." : into;
+    depth = into.empty() ? depth - 1 : depth + 1;
+    at = TRY(open_dir(dirfd(at.get()), next));
+  }
+}
+
 // Removes what is in the directory `name` of `top`. A directory that is not empty is moved up into
 // `top` under a name that the content cannot know, and comes round again: depth costs neither stack
 // nor descriptors.
@@ -75,10 +96,10 @@ Result<void> empty_child(int top, const char* name) {
   while (const dirent* inner = readdir(child->get())) {
     if (dot_or_dotdot(inner->d_name) || remove_one(child_fd, inner->d_name)) continue;
     const std::string fresh = ".removing-" + random_hex(16);
-    if (renameat2(child_fd, inner->d_name, top, fresh.c_str(), RENAME_NOREPLACE) != 0 &&
-        errno != ENOENT) {
-      return fail_errno(errno, "removing " + escape(inner->d_name));
-    }
+    if (renameat2(child_fd, inner->d_name, top, fresh.c_str(), RENAME_NOREPLACE) == 0) continue;
+    // A full disk has no room for another name in `top`.
+    if (no_room(errno)) return empty_in_place(child_fd);
+    if (errno != ENOENT) return fail_errno(errno, "removing " + escape(inner->d_name));
   }
   return {};
 }
