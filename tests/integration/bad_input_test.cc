@@ -97,6 +97,27 @@ TEST_F(BadInputTest, PolicyFiles) {
   expect_error(host_.temenos({"run", "--policy", host_.path(), "--", "true"}), 125,
                {"--policy", "give a file that can be read"});
   const auto ok = host_.file("ok.toml", "network = \"none\"\n[env]\nA = \"toml\"\n");
+  // Nothing that a box can write decides what the next one may do.
+  const auto own = host_.dir("own");
+  const auto in_own =
+      host_.file("own/p.json", R"({"network":"none","mounts":[{"source":")" + own +
+                                   R"(","target":")" + own + R"(","access":"write"}]})");
+  expect_error(host_.temenos({"run", "--policy", in_own, "--", "true"}), 125,
+               {"p.json", "which this policy lets the box write"});
+  host_.dir("repository/.git");
+  const auto in_repository = host_.file("repository/p.json", R"({"network":"none"})");
+  expect_error(host_.temenos({"run", "--policy", in_repository, "--", "true"}), 125,
+               {"p.json", "where boxes write"});
+  const auto below = host_.dir("below");
+  const auto project = host_.dir("project/mm/in");
+  const std::string outer = host_.path() + "/project";
+  const auto covered = host_.file(
+      "covered.json", R"({"network":"none","mounts":[{"source":")" + outer + R"(","target":")" +
+                          outer + R"(","access":"write"},{"source":")" + below + R"(","target":")" +
+                          project + R"("}],"volumes":[{"target":")" + outer +
+                          R"(/mm","access":"write","memory":{"size_mb":1}}]})");
+  expect_error(host_.temenos({"run", "--policy", covered, "--", "true"}), 125,
+               {"cannot mount at", "memory volume"});
   const auto good = host_.temenos({"run", "--policy", ok, "--", "sh", "-c", "echo $A"});
   EXPECT_EQ(good.out, "toml\n") << good.err;
 }
