@@ -353,6 +353,8 @@ Result<ExecResult> SessionClient::exec(const ExecRequest& request, const ExecIo&
   // from nowhere.
   const bool reader_gone = call.sinks[0].error() == EPIPE || call.sinks[1].error() == EPIPE;
   if (reader_gone && result.signal == "SIGKILL" && !result.timed_out) result.signal = "SIGPIPE";
+  // What was still in the pipes is missed by nobody.
+  if (reader_gone) result.truncated = false;
   result.duration = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
   result.stdout_omitted = call.sinks[0].omitted();
   result.stderr_omitted = call.sinks[1].omitted();
