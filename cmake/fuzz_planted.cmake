@@ -74,7 +74,7 @@ function(temenos_fuzz_test name program corpus expect)
   add_test(NAME ${name}
            COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:${program}>
                    -DSEEDS=${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${corpus}
-                   -DWORK=${CMAKE_BINARY_DIR}/fuzz/work/${name} -DEXPECT=${expect}
+                   -DWORK=${CMAKE_BINARY_DIR}/fuzz/scratch/${name} -DEXPECT=${expect}
                    -P ${CMAKE_SOURCE_DIR}/cmake/fuzz_planted.cmake)
   set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 150)
 endfunction()

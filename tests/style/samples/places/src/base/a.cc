@@ -1,3 +1,3 @@
-// see /work/main/notes
-auto home = "/home/user/work/x";
-auto none = "${TREE}/work/";
+// see /Users/somebody/notes
+auto home = "/home/user/x";
+auto none = "${TREE}/runner/";
