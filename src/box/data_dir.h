@@ -1,9 +1,8 @@
 // The directory of one box on the host, and its lock.
 //
 // $XDG_DATA_HOME/temenos/run/<id>/   boxes of `temenos run`, gone with the box
-//   lock     flock(2), shared: by the caller, the helper and runsc, each with a descriptor of its
-//   own; free
-//            when the last process that could write below is gone
+//   lock     flock(2), shared: by the caller and the helper, each with one of its own;
+//            free when both are gone
 //   writes   the host directories that the box writes, each ended by NUL
 //   box/     upper, work, base: owned by the box's root, see keeper/rootfs.h
 #pragma once
