@@ -54,7 +54,7 @@ std::uint32_t Engine::init_id(const Op& op) const {
   return op.generation << kSlotBits | index_of(op);
 }
 
-Engine::Op* Engine::op_of_init(std::uint32_t id) {
+Op* Engine::op_of_init(std::uint32_t id) {
   Op& op = ops_[id & (kMaxOps - 1)];
   if (op.state == State::kFree || op.generation != id >> kSlotBits) return nullptr;
   return &op;
@@ -102,7 +102,7 @@ void Engine::client_sent(int slot, std::size_t count) {
   feed_starved();
 }
 
-Engine::Op* Engine::open_op(int slot, std::uint32_t client_id, Kind kind, std::uint32_t window) {
+Op* Engine::open_op(int slot, std::uint32_t client_id, Kind kind, std::uint32_t window) {
   if (free_ops_.empty()) return nullptr;
   Client& client = clients_[slot];
   Op& op = ops_[free_ops_.back()];

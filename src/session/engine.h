@@ -17,19 +17,11 @@
 #include <vector>
 
 #include "session/control.h"
+#include "session/engine_state.h"
 #include "wire/box_frame.h"
 #include "wire/box_protocol.h"
 
 namespace temenos::session {
-
-using Millis = std::uint64_t;
-struct EngineConfig {
-  Millis hello_timeout = 30'000;
-  Millis start_timeout = 30'000;     // from EXEC to STARTED or ERROR
-  Millis kill_grace = 2'000;         // from KILL to the end of the operation
-  Millis kill_grace_each = 20;       // more for each other operation being killed
-  Millis assembly_timeout = 10'000;  // for a client's EXEC of several frames
-};
 
 class Engine {
  public:
@@ -62,7 +54,6 @@ class Engine {
 
   void on_time(Millis now);
   Millis next_deadline() const { return next_deadline_; }  // kNever when there is none
-  static constexpr Millis kNever = ~Millis{0};
 
   // Fails everything that runs; no more than closing clients is left afterwards.
   void stop();
@@ -74,46 +65,6 @@ class Engine {
   std::size_t pool_used() const { return granted_ + queued_; }
 
  private:
-  enum class Kind : std::uint8_t { kExec, kRead, kWrite, kList, kStat, kPing };
-  enum class State : std::uint8_t { kFree, kAsked, kRunning, kExited };
-  struct Output {
-    std::uint64_t wanted = 0;   // what the client still takes, in whole frames
-    std::uint32_t granted = 0;  // what init may still send of it
-    bool used = false;          // some output has come
-    bool ended = true;
-  };
-  struct Op {
-    State state = State::kFree;
-    Kind kind = Kind::kPing;
-    int client = -1;  // -1: its client has gone
-    std::uint32_t client_id = 0;
-    std::uint32_t generation = 0;
-    std::array<Output, 2> output;
-    std::uint32_t stdin_credit = 0;  // what the client may still send
-    bool has_stdin = false;
-    bool stdin_open = false;    // the client has not sent its end
-    bool stdin_closed = false;  // init has said that nobody reads it
-    bool capped = false;
-    bool truncated = false;
-    bool timed_out = false;
-    bool killed = false;
-    bool starved = false;
-    std::uint64_t output_left = 0;
-    Millis start_deadline = kNever;  // of an exec, while it is asked
-    Millis deadline = kNever;
-    Millis kill_deadline = kNever;
-  };
-  struct Client {
-    bool used = false;
-    bool greeted = false;
-    bool closing = false;
-    bool waits_for_assembly = false;
-    box_wire::FrameReader reader{box_wire::kMaxFrame};
-    ByteQueue out;
-    std::size_t granted = 0;  // to init for its operations
-    std::vector<std::uint16_t> ops;
-  };
-
   // engine_init.cc: what init says
   bool init_frame(const box_wire::Frame& frame);
   void init_hello(box_wire::Bytes payload);

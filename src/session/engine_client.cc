@@ -87,7 +87,7 @@ bool Engine::client_frame(int slot, const Frame& frame) {
   return client_error(slot), false;
 }
 
-Engine::Op* Engine::op_of_client(int slot, std::uint32_t id) {
+Op* Engine::op_of_client(int slot, std::uint32_t id) {
   const auto found = by_client_.find(client_key(slot, id));
   return found == by_client_.end() ? nullptr : &ops_[found->second];
 }

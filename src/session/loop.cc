@@ -69,7 +69,7 @@ class Loop {
  private:
   bool farewell_over() {
     const Millis now = monotonic_ms();
-    if (farewell_ == Engine::kNever) farewell_ = now + kFarewell;
+    if (farewell_ == kNever) farewell_ = now + kFarewell;
     if (now >= farewell_) return true;
     for (const auto& fd : client_fds_) {
       if (fd) return false;
@@ -141,7 +141,7 @@ class Loop {
 
   int timeout_ms() const {
     const Millis until = std::min(engine_.next_deadline(), farewell_);
-    if (until == Engine::kNever) return -1;
+    if (until == kNever) return -1;
     const Millis now = monotonic_ms();
     return until <= now ? 0 : static_cast<int>(std::min<Millis>(until - now, 1'000'000));
   }
@@ -204,7 +204,7 @@ class Loop {
   std::array<UniqueFd, Engine::kMaxClients> client_fds_;
   std::array<bool, Engine::kMaxClients> client_blocked_{};
   bool init_blocked_ = false;
-  Millis farewell_ = Engine::kNever;
+  Millis farewell_ = kNever;
 };
 
 }  // namespace
