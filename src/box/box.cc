@@ -1,36 +1,37 @@
 #include "box/box.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
-#include <csignal>
 
-#include "base/scope_exit.h"
 #include "base/text.h"
 #include "base/try.h"
-#include "keeper/launch_spec.h"
-#include "keeper/messages.h"
+#include "box/watched_file.h"
+#include "keeper/keeper.h"
 #include "sys/file_sys.h"
-#include "temenos/policy_builder.h"
 
 namespace temenos::box {
 namespace {
 
-using keeper::Message;
+// A keeper has 60 s to end a box, and one that starts has 30.
+constexpr std::chrono::seconds kTurnPatience{100};
+// After the keeper's end; the lock is free a moment after its last word.
+constexpr std::chrono::seconds kLifePatience{75};
+constexpr int kLastWordMs = 70'000;
 
-// Fifty processes, and data through the socket both ways: what a platform that only seems to work
-// fails at.
-constexpr char kTrialScript[] =
-    "i=0; while [ $i -lt 50 ]; do /bin/true || exit 1; i=$((i+1)); done; head -c 262144 /dev/zero";
-constexpr std::size_t kTrialBytes = 262144;
-constexpr unsigned kTrialStartSeconds = 6;
-constexpr int kTrialSeconds = 15;
-// After its start-up time-out a keeper ends by itself; this is for a keeper that hangs.
-constexpr int kKeeperGraceMs = 70'000;
+Result<std::string> program(const HostDirs& dirs, const char* name) {
+  auto path = sys::resolve(dirs.libexec + "/" + name);
+  if (path && access(path->c_str(), X_OK) != 0) path = fail_errno(errno, escape(*path));
+  if (!path) {
+    return tl::make_unexpected(std::move(path)
+                                   .error()
+                                   .with_context("temenos is not installed whole")
+                                   .with_hint("run ./scripts/setup again"));
+  }
+  return path;
+}
 
 }  // namespace
 
@@ -65,59 +66,48 @@ Result<void> refuse_what_is_not_built(const Policy& policy) {
   return {};
 }
 
-namespace {
-
-Result<std::string> program(const HostDirs& dirs, const char* name) {
-  auto path = sys::resolve(dirs.libexec + "/" + name);
-  if (path && access(path->c_str(), X_OK) != 0) path = fail_errno(errno, escape(*path));
-  if (!path) {
-    return tl::make_unexpected(std::move(path)
-                                   .error()
-                                   .with_context("temenos is not installed whole")
-                                   .with_hint("run ./scripts/setup again"));
+void sweep(const HostDirs& dirs) {
+  for (const auto kind : {store::Kind::kRun, store::Kind::kBoxes}) {
+    store::sweep(dirs.data, kind, keeper::remove_box);
   }
-  return path;
 }
 
-// The keeper gets its control socket as descriptor 3, and nothing else but 0 to 2.
-Result<sys::Process> spawn_keeper(const std::string& path, int control) {
-  UniqueFd pidfd;
-  const pid_t pid = TRY(sys::raw_fork(0, &pidfd));
-  if (pid == 0) {
-    setpgid(0, 0);  // a Ctrl-C is for the command in the box, not for the keeper
-    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    const int copy = fcntl(control, F_DUPFD_CLOEXEC, 10);
-    if (dup2(copy, 3) < 0) _exit(125);
-    for (const int fd : {0, 1, 2}) dup2(null, fd);
-    (void)sys::close_on_exec_from(4);
-    char name[] = "temenos-keeper";
-    char* const argv[] = {name, nullptr};
-    char search[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
-    char* const environment[] = {search, nullptr};
-    execve(path.c_str(), argv, environment);
-    _exit(125);
+Result<BoxEnd> stop_box(const HostDirs& dirs, store::DataDir& dir,
+                        std::unique_ptr<KeeperLink> keeper) {
+  if (!keeper) {
+    auto link = KeeperLink::connect(dir);
+    if (link) keeper = std::make_unique<KeeperLink>(std::move(*link));
   }
-  return sys::Process(pid, std::move(pidfd));
+  if (keeper) TRY(keeper->stop());
+  // A killed one has no last word: its lock says when nobody is left.
+  TRY(store::take_life(dir, kLifePatience));
+  dir.life.reset();
+  BoxEnd end = look_at_watched(dir, dirs);
+  forget_watched(dir);
+  return end;
 }
 
-}  // namespace
+Result<void> Box::prepare(const Policy& policy, const StartOptions& options) {
+  mounts_ = TRY(resolve_mounts(policy, options.project_dir, dirs_));
+  warnings_ = mounts_.warnings;
+  if (policy->network == NetworkMode::kHost) {
+    warnings_.emplace_back("the box has the host's network, unfiltered");
+  }
+  env_ = policy->env;
+  default_directory_ = options.project_dir.empty() ? kBoxHome
+                       : options.directory.empty() ? options.project_dir
+                                                   : options.directory;
+  return {};
+}
 
 Result<Box> Box::start(const Policy& policy, const HostDirs& dirs, const StartOptions& options) {
   TRY(refuse_what_is_not_built(policy));
   Box box;
   box.dirs_ = dirs;
-  box.mounts_ = TRY(resolve_mounts(policy, options.project_dir, dirs));
-  box.warnings_ = box.mounts_.warnings;
-  if (policy->network == NetworkMode::kHost) {
-    box.warnings_.emplace_back("the box has the host's network, unfiltered");
-  }
-  box.env_ = policy->env;
-  box.default_directory_ = options.project_dir.empty() ? kBoxHome
-                           : options.directory.empty() ? options.project_dir
-                                                       : options.directory;
-  box.data_ = TRY(make_temporary_data_dir(dirs));
-  auto launched = box.claim(policy);
-  if (launched) launched = box.launch(policy, dirs, options);
+  TRY(box.prepare(policy, options));
+  box.data_ = TRY(store::stage(dirs.data, store::Kind::kRun));
+  auto launched = store::publish(dirs.data, store::Kind::kRun, box.data_, random_hex(8));
+  if (launched) launched = box.launch(policy, options, false);
   if (!launched) {
     (void)box.stop();
     return tl::make_unexpected(std::move(launched).error().with_context("cannot start the box"));
@@ -125,24 +115,66 @@ Result<Box> Box::start(const Policy& policy, const HostDirs& dirs, const StartOp
   return box;
 }
 
-Result<void> Box::claim(const Policy& policy) {
+Box Box::of(const HostDirs& dirs, store::DataDir dir, BoxRecord record) {
+  Box box;
+  box.dirs_ = dirs;
+  box.data_ = std::move(dir);
+  box.env_ = record.policy->env;
+  if (!record.project_dir.empty()) box.default_directory_ = record.project_dir;
+  box.record_ = std::make_unique<BoxRecord>(std::move(record));
+  return box;
+}
+
+Result<void> Box::attach() {
+  if (session_) return {};
+  auto link = std::make_unique<KeeperLink>(TRY(KeeperLink::connect(data_)));
+  UniqueFd socket = TRY(link->attach());
+  keeper_ = std::move(link);
+  return open_session(std::move(socket));
+}
+
+Result<void> Box::ensure_started(const StartOptions& options) {
+  const auto attached = attach();
+  if (attached) return {};
+  const UniqueFd turn = TRY(store::take_turn(data_, kTurnPatience));
+  // Another one may have started it while we waited.
+  if (attach()) return {};
+  const Policy& policy = record_->policy;
+  TRY(refuse_what_is_not_built(policy));
+  TRY(store::take_life(data_, kLifePatience));
+  found_at_start_ = look_at_watched(data_, dirs_);
+  StartOptions own = options;
+  own.project_dir = record_->project_dir;
+  auto launched = prepare(policy, own);
+  if (launched) launched = keep_watched(data_, mounts_.watched);
+  if (launched) launched = launch(policy, own, true);
+  // From here on keeper holds it, or nobody does.
+  data_.life.reset();
+  mounts_ = {};
+  if (!launched) {
+    keeper_.reset();
+    session_.reset();
+    return tl::make_unexpected(std::move(launched).error().with_context("cannot start the box"));
+  }
+  return {};
+}
+
+Result<void> Box::launch(const Policy& policy, const StartOptions& options, bool durable) {
   std::vector<std::string> writes;
   for (const auto& bind : mounts_.binds) {
     if (bind.writable) writes.push_back(bind.source);
   }
-  return claim_writable(dirs_, data_, writes, policy->allowed.shared_write);
-}
-
-Result<void> Box::launch(const Policy& policy, const HostDirs& dirs, const StartOptions& options) {
+  TRY(store::claim_writable(dirs_.data, data_, writes, policy->allowed.shared_write));
   keeper::Launch launch;
   keeper::LaunchSpec& spec = launch.spec;
   spec.hostname = "temenos";
   spec.platform = options.platform;
   spec.host_network = policy->network == NetworkMode::kHost;
   spec.runsc = options.runsc;
-  spec.init = TRY(program(dirs, "temenos-init"));
-  spec.session = TRY(program(dirs, "temenos-session"));
+  spec.init = TRY(program(dirs_, "temenos-init"));
+  spec.session = TRY(program(dirs_, "temenos-session"));
   spec.data_dir = data_.path;
+  spec.durable = durable;
   spec.binds = mounts_.binds;
   spec.memory = mounts_.memory;
   spec.start_timeout_s = options.start_timeout_s;
@@ -151,21 +183,22 @@ Result<void> Box::launch(const Policy& policy, const HostDirs& dirs, const Start
   for (const auto& source : mounts_.sources) launch.sources.push_back(duplicate(source.get()));
   auto [client_here, client_there] = TRY(sys::socket_pair(SOCK_STREAM));
   launch.client = std::move(client_there);
-  auto [control_here, control_there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
-  keeper_ = TRY(spawn_keeper(TRY(program(dirs, "temenos-keeper")), control_there.get()));
-  control_there.reset();
-  control_ = std::move(control_here);
-  TRY(keeper::send_launch(control_.get(), launch));
-  launch = {};
-  pollfd fds[] = {{control_.get(), POLLIN, 0}, {options.cancel_fd, POLLIN, 0}};
-  while (poll(fds, 2, -1) < 0 && errno == EINTR) {
-  }
-  if (fds[0].revents == 0) return fail(Code::kBoxDied, "the start was given up", "start it again");
-  const auto message = keeper::receive_message(control_.get());
-  if (!message) return fail(Code::kBoxDied, "its keeper was killed", "try again");
-  if (message->kind != Message::kReady) return tl::make_unexpected(keeper::to_error(*message));
-  session_ = std::make_unique<SessionClient>(TRY(SessionClient::connect(std::move(client_here))));
+  if (durable) launch.listener = TRY(KeeperLink::listen(data_));
+  keeper_ = std::make_unique<KeeperLink>(TRY(KeeperLink::launch(
+      TRY(program(dirs_, "temenos-keeper")), std::move(launch), options.cancel_fd)));
+  return open_session(std::move(client_here));
+}
+
+Result<void> Box::open_session(UniqueFd socket) {
+  session_ = std::make_unique<SessionClient>(TRY(SessionClient::connect(std::move(socket))));
   return {};
+}
+
+Result<SessionClient> Box::connect() {
+  auto client = SessionClient::connect(TRY(keeper_->attach()));
+  if (client || client.error().code != Code::kBoxDied || !keeper_->alive()) return client;
+  return fail(Code::kExhausted, "the box has as many callers as it takes (64)",
+              "wait until one has ended");
 }
 
 std::vector<std::string> Box::environment(const std::map<std::string, std::string>& extra) const {
@@ -196,76 +229,29 @@ BoxEnd Box::look_again() const {
 }
 
 Error Box::explain(const Error& error) {
-  if (error.code != Code::kBoxDied && error.code != Code::kProtocol) return error;
   // The session only sees that the box is gone; the keeper knows why, and says so as its last word.
-  pollfd fd{control_.get(), POLLIN, 0};
-  if (!control_ || poll(&fd, 1, kKeeperGraceMs) <= 0) return error;
-  const auto message = keeper::receive_message(control_.get());
-  Error reason;
-  reason.code = Code::kBoxDied;
-  reason.what = "the keeper of the box was killed";
-  reason.hint = "start it again";
-  return message ? keeper::to_error(*message) : reason;
-}
-
-void Box::end_processes() {
-  session_.reset();
-  if (!keeper_) return;
-  Message stop;
-  stop.kind = Message::kStop;
-  (void)keeper::send_message(control_.get(), stop);
-  pollfd fd{keeper_.pidfd(), POLLIN, 0};
-  if (poll(&fd, 1, kKeeperGraceMs) <= 0) keeper_.send(SIGKILL);
-  keeper_.wait();
+  const bool gone = error.code == Code::kBoxDied;
+  if (!keeper_ || (!gone && error.code != Code::kProtocol)) return error;
+  return keeper_->why_ended(gone ? kLastWordMs : 0).value_or(error);
 }
 
 Result<BoxEnd> Box::stop() {
   if (!data_.directory) return BoxEnd{};
-  end_processes();
-  BoxEnd end = look_again();
-  mounts_ = {};
-  TRY(remove_data_dir(dirs_, std::move(data_)));
-  return end;
+  if (!record_) {
+    session_.reset();
+    if (keeper_) (void)keeper_->stop();
+    BoxEnd end = look_again();
+    mounts_ = {};
+    TRY(store::remove(dirs_.data, store::Kind::kRun, std::move(data_), keeper::remove_box));
+    return end;
+  }
+  const UniqueFd turn = TRY(store::take_turn(data_, kTurnPatience));
+  session_.reset();
+  return stop_box(dirs_, data_, std::move(keeper_));
 }
 
-Box::~Box() { (void)stop(); }
-
-PlatformTrial try_platform(const HostDirs& dirs, const gvisor::Runsc& runsc,
-                           const std::string& name, int cancel_fd) {
-  PlatformTrial trial;
-  trial.name = name;
-  const auto begin = std::chrono::steady_clock::now();
-  auto attempt = [&]() -> Result<void> {
-    const auto policy = TRY(Policy::Builder().network(NetworkMode::kNone).build());
-    StartOptions options;
-    options.runsc = runsc.path;
-    options.platform = name;
-    options.start_timeout_s = kTrialStartSeconds;
-    options.cancel_fd = cancel_fd;
-    auto box = TRY(Box::start(policy, dirs, options));
-    ExecRequest request;
-    request.argv = {"/bin/sh", "-c", kTrialScript};
-    request.env = box.environment();
-    request.timeout = std::chrono::seconds(kTrialSeconds);
-    ExecIo io;
-    io.cancel_fd = cancel_fd;
-    const auto result = box.session().exec(request, io);
-    if (!result) return tl::make_unexpected(box.explain(result.error()));
-    if (result->timed_out) return fail(Code::kTimedOut, "the workload did not end in time");
-    if (result->exit_code != 0 || result->stdout_data.size() != kTrialBytes) {
-      return fail(Code::kBoxDied, "the workload failed: " + result->stderr_data);
-    }
-    TRY(box.stop());
-    return {};
-  };
-  const auto done = attempt();
-  const auto spent = std::chrono::steady_clock::now() - begin;
-  trial.ms = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(spent).count());
-  trial.ok = done.has_value();
-  if (!done) trial.why = done.error().to_string();
-  pollfd cancel{cancel_fd, POLLIN, 0};
-  trial.given_up = poll(&cancel, 1, 0) > 0;
-  return trial;
+Box::~Box() {
+  if (!record_) (void)stop();
 }
 
 }  // namespace temenos::box

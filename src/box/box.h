@@ -1,8 +1,12 @@
 // A box: what the library offers to run untrusted code in.
 //
-// Starting one starts its keeper, which starts everything else (ARCHITECTURE.md, "Processes"). The
-// box lives as long as this object: when it is destroyed, or its process dies, the box ends and
-// leaves nothing. It trusts the policy and the caller; it trusts nothing that comes out of the box.
+// Starting one starts its keeper, which starts everything else (ARCHITECTURE.md, "Processes"). A
+// box of Box::start() lives as long as this object: when it is destroyed, or its process dies, the
+// box ends and leaves nothing. A box of a BoxManager (box_manager.h) lives until it is stopped, and
+// its files until it is removed; the object is a handle, of which there may be many in many
+// processes. It trusts the policy and the caller; it trusts nothing that comes out of the box.
+//
+// Thread-safety: none; one thread at a time an object. For several threads, a handle each.
 #pragma once
 
 #include <map>
@@ -12,12 +16,12 @@
 
 #include "base/unique_fd.h"
 #include "box/autoexec_report.h"
-#include "box/data_dir.h"
+#include "box/box_record.h"
 #include "box/host_dirs.h"
-#include "box/host_probe.h"
+#include "box/keeper_link.h"
 #include "box/mounts.h"
 #include "box/session_client.h"
-#include "sys/process_sys.h"
+#include "store/data_dir.h"
 #include "temenos/error.h"
 #include "temenos/policy.h"
 
@@ -38,16 +42,41 @@ struct StartOptions {
 // Code::kNotBuilt for a policy that asks for a part of temenos that does not exist yet.
 Result<void> refuse_what_is_not_built(const Policy& policy);
 
+// Removes what killed processes left: half-made data dirs, and whole ones of boxes without a name.
+void sweep(const HostDirs& dirs);
+
+// Ends the box with a name whose data dir this is, and looks at what it wrote (Box::stop()). The
+// caller has the turn (store/data_dir.h).
+Result<BoxEnd> stop_box(const HostDirs& dirs, store::DataDir& dir,
+                        std::unique_ptr<KeeperLink> keeper);
+
 class Box {
  public:
-  // Refuses what is not built yet or cannot be held here, and then leaves nothing behind.
+  // A box that goes with this object. Refuses what is not built yet or cannot be held here, and
+  // then leaves nothing behind.
   static Result<Box> start(const Policy& policy, const HostDirs& dirs, const StartOptions& options);
+  // The handle of a box with a name. Nothing is started.
+  static Box of(const HostDirs& dirs, store::DataDir dir, BoxRecord record);
 
   Box(Box&&) = default;
   Box& operator=(Box&&) = delete;
   ~Box();
 
+  // With a name only. Starts it if it does not live, and connects; of two that do so at once, one
+  // starts it. `options.project_dir` is not looked at: the record says it.
+  Result<void> ensure_started(const StartOptions& options);
+  // Connects if it lives: kNotFound when it does not.
+  Result<void> attach();
+  // Somebody keeps it alive. It may end at any moment.
+  bool is_alive() const { return store::is_alive(data_); }
+
+  const BoxRecord& record() const { return *record_; }
+  const store::DataDir& data_dir() const { return data_; }
+
+  // This handle's connection; the box must have been started or attached.
   SessionClient& session() { return *session_; }
+  // A further one, for another thread or another command at the same time.
+  Result<SessionClient> connect();
   const std::vector<std::string>& warnings() const { return warnings_; }
   // The environment of a command, as "K=V": the box's defaults, then the policy's, then `extra`.
   std::vector<std::string> environment(const std::map<std::string, std::string>& extra = {}) const;
@@ -55,34 +84,34 @@ class Box {
   // there is none, the home directory in the box.
   const std::string& default_directory() const { return default_directory_; }
 
-  // Ends the box, waits until its last process is gone, looks at the writable mounts, and removes
-  // what was the box's own. In this order: what is still alive could write after the look.
+  // Ends the box, waits until its last process is gone and looks at the writable mounts, in this
+  // order: what is still alive could write after the look. Without a name, what was the box's own
+  // is removed. A box with a name that had ended before (by itself, by another handle, by a crash)
+  // is looked at all the same, unless somebody has done so.
   Result<BoxEnd> stop();
+  // With a name only: what the look at an earlier life found that nobody had been told of.
+  const BoxEnd& found_at_start() const { return found_at_start_; }
 
   // The error of a call to session(), or, when that says that the box is gone, the reason why.
   Error explain(const Error& error);
 
  private:
   Box() = default;
-  void end_processes();
+  Result<void> launch(const Policy& policy, const StartOptions& options, bool durable);
+  Result<void> prepare(const Policy& policy, const StartOptions& options);
+  Result<void> open_session(UniqueFd socket);
   BoxEnd look_again() const;
-  Result<void> claim(const Policy& policy);
-  Result<void> launch(const Policy& policy, const HostDirs& dirs, const StartOptions& options);
 
   HostDirs dirs_;
-  DataDir data_;
-  Mounts mounts_;
+  store::DataDir data_;
+  std::unique_ptr<BoxRecord> record_;  // with a name only
+  Mounts mounts_;                      // without a name: held until the look at the end
   std::vector<std::string> warnings_;
   std::map<std::string, std::string> env_;
-  std::string default_directory_;
-  UniqueFd control_;
-  sys::Process keeper_;
+  std::string default_directory_ = kBoxHome;
+  std::unique_ptr<KeeperLink> keeper_;
   std::unique_ptr<SessionClient> session_;
+  BoxEnd found_at_start_;
 };
-
-// Tries a platform with a small workload: 50 processes and data through the socket (host_probe.h).
-// `cancel_fd` is as in StartOptions.
-PlatformTrial try_platform(const HostDirs& dirs, const gvisor::Runsc& runsc,
-                           const std::string& name, int cancel_fd = -1);
 
 }  // namespace temenos::box

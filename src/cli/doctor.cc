@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "box/box.h"
+#include "box/platform_trial.h"
 #include "cli/command.h"
 #include "codec/json.h"
 #include "keeper/id_plan.h"
@@ -91,7 +92,7 @@ struct Diagnosis {
 Result<Diagnosis> diagnose() {
   Diagnosis out;
   const auto dirs = TRY(box::host_dirs());
-  box::sweep_temporary_data_dirs(dirs);
+  box::sweep(dirs);
   out.userns = check_user_namespace();
   auto probe = box::probe_runsc(dirs);
   if (!probe) {

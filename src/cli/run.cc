@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "box/box.h"
 #include "box/exec_result_json.h"
+#include "box/platform_trial.h"
 #include "cli/box_flags.h"
 #include "cli/command.h"
 #include "codec/json.h"
@@ -40,7 +41,7 @@ Result<box::Box> start_box(const BoxFlags& flags, const Policy& policy, const bo
                            int cancel) {
   // Before a platform is tried, which starts boxes.
   TRY(box::refuse_what_is_not_built(policy));
-  box::sweep_temporary_data_dirs(dirs);
+  box::sweep(dirs);
   auto probe = TRY(box::probe_runsc(dirs));
   box::StartOptions options;
   options.project_dir = TRY(project_for(flags));

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "box/box.h"
+#include "box/platform_trial.h"
 #include "cli/command.h"
 #include "codec/json.h"
 #include "jail/session_jail.h"
@@ -113,7 +114,7 @@ Result<void> Selftest::make_project() {
 }
 
 Result<box::Box> Selftest::start() {
-  box::sweep_temporary_data_dirs(dirs_);
+  box::sweep(dirs_);
   auto probe = TRY(box::probe_runsc(dirs_));
   box::StartOptions options;
   options.project_dir = directory_ + "/project";

@@ -237,7 +237,7 @@ Result<void> live(HelperStart& start) {
   const bool by_itself = supervise(running, start.control, signals.get(), overlay.st_dev, &status);
   const std::string log = by_itself ? log_tail() : "";
   end_all_processes();
-  if (!start.launch->spec.keep_data) TRY(remove_box_files());
+  if (!start.launch->spec.durable) TRY(remove_box_files());
   if (by_itself) {
     Error error;
     error.code = Code::kBoxDied;

@@ -12,10 +12,13 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "base/text.h"
 #include "base/try.h"
 #include "jail/keeper_rights.h"
+#include "keeper/callers.h"
 #include "keeper/helper.h"
 #include "keeper/launch_spec.h"
 #include "keeper/messages.h"
@@ -50,13 +53,14 @@ std::string host_setting(const char* path) {
 
 class Keeper {
  public:
-  Keeper(int control, Launch launch) : control_(control), launch_(std::move(launch)) {}
+  Keeper(UniqueFd control, Launch launch)
+      : callers_(std::move(control), std::move(launch.listener)), launch_(std::move(launch)) {}
 
   Result<void> start();
   // Until the box has ended; returns why.
   Message run();
-  // Ends what runs and leaves nothing; idempotent.
-  void end();
+  // Ends what runs and leaves nothing but what is to last. The callers hear `last` afterwards.
+  void end(const Message& last);
 
  private:
   Result<void> start_helper();
@@ -68,7 +72,8 @@ class Keeper {
   bool session_went_first();
   Message ended(EndReason reason) const;
 
-  int control_;
+  Callers callers_;
+  UniqueFd lock_;  // the data dir's, held until the end
   Launch launch_;
   IdPlan plan_ = plan_ids();
   sys::Process helper_;
@@ -120,6 +125,8 @@ Result<void> Keeper::start_helper() {
   if (plan_.as_root) start.sources = TRY(clone_sources(launch_, plan_));
   auto [helper_here, helper_there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
   auto [init_box, init_session] = TRY(sys::socket_pair(SOCK_STREAM));
+  // Two: helper's must be its own, so that no one can unlock it for the other.
+  lock_ = TRY(lock_data_dir());
   const UniqueFd lock = TRY(lock_data_dir());
   start.lock = lock.get();
   start.control = helper_there.get();
@@ -131,7 +138,6 @@ Result<void> Keeper::start_helper() {
   const auto pid = sys::raw_fork(namespaces, &pidfd);
   if (!pid) return tl::make_unexpected(no_user_namespaces(pid.error().sys_errno));
   if (*pid == 0) {
-    close(control_);
     helper_here.reset();
     session_control_.reset();
     launch_.client.reset();
@@ -217,7 +223,8 @@ std::optional<Message> Keeper::on_session() {
       ready_ = true;
       Message ready;
       ready.kind = Message::kReady;
-      if (!send_message(control_, ready)) return ended(EndReason::kStopped);
+      if (!callers_.tell_starter(ready)) return ended(EndReason::kStopped);
+      if (launch_.spec.durable) callers_.outlive_starter();
       return std::nullopt;
     }
     case ControlType::kInitLost:
@@ -253,36 +260,38 @@ bool Keeper::session_went_first() {
 
 Message Keeper::run() {
   bool session_gone = false;
+  std::vector<pollfd> polls;
   for (;;) {
-    pollfd fds[] = {{control_, POLLIN, 0},
-                    {helper_control_.get(), POLLIN, 0},
-                    {session_gone ? -1 : session_control_.get(), POLLIN, 0}};
+    polls = {{helper_control_.get(), POLLIN, 0},
+             {session_gone ? -1 : session_control_.get(), POLLIN, 0}};
+    callers_.add_polls(polls);
     // After the session has left because init did, the helper's message is a moment away.
     const std::int64_t limit = session_gone ? 2000 : ready_ ? -1 : deadline_ - now_ms();
     if (!ready_ && limit <= 0) return ended(EndReason::kStartTimedOut);
-    const int n = poll(fds, 3, static_cast<int>(limit));
+    const int n = poll(polls.data(), polls.size(), static_cast<int>(limit));
     if (n < 0 && errno != EINTR) return ended(EndReason::kHelperDied);
     if (n == 0) return ended(session_gone ? EndReason::kSessionDied : EndReason::kStartTimedOut);
-    if (fds[1].revents != 0) {
+    if (n < 0) continue;
+    if (polls[0].revents != 0) {
       if (const auto message = on_helper()) return *message;
     }
-    if (fds[2].revents != 0) {
+    if (polls[1].revents != 0) {
       if (const auto message = on_session()) {
         const auto reason = static_cast<EndReason>(message->value);
         if (reason != EndReason::kSessionDied) return *message;
         session_gone = true;
       }
     }
-    if (fds[0].revents != 0) {
-      // The launcher has gone, or asks for the end; it sends nothing else. Taken off the socket,
-      // because closing with a message unread would cost the launcher our last word (ECONNRESET).
-      (void)receive_message(control_);
+    if (callers_.serve(std::span(polls).subspan(2), session_gone ? -1 : session_control_.get())) {
       return ended(EndReason::kStopped);
     }
   }
 }
 
-void Keeper::end() {
+void Keeper::end(const Message& last) {
+  // First, so that who comes now is refused at once and waits for the lock instead.
+  callers_.close_listener();
+  if (launch_.spec.durable) (void)unlinkat(launch_.data_dir.get(), kSocketName, 0);
   session_.send(SIGKILL);
   if (helper_) {
     // It sees the end of the socket, kills all in its namespace and removes the files.
@@ -292,7 +301,9 @@ void Keeper::end() {
     helper_.wait();
   }
   session_.wait();
-  if (!launch_.spec.keep_data) (void)remove_box(launch_.data_dir.get(), plan_);
+  if (!launch_.spec.durable) (void)remove_box(launch_.data_dir.get(), plan_);
+  lock_.reset();
+  callers_.say_goodbye(last);
 }
 
 }  // namespace
@@ -367,21 +378,23 @@ Result<void> remove_box(int data_dir, const IdPlan& plan) {
   return {};
 }
 
+Result<void> remove_box(int data_dir) { return remove_box(data_dir, plan_ids()); }
+
 int keeper_main(int control) {
   signal(SIGPIPE, SIG_IGN);
   // A signal meant for the caller's terminal group is the caller's to pass on; the keeper ends with
   // its socket.
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) signal(number, SIG_IGN);
+  UniqueFd starter(control);
   auto launch = receive_launch(control);
   if (!launch) {
     (void)send_message(control, failure(launch.error()));
     return 1;
   }
-  Keeper keeper(control, std::move(*launch));
+  Keeper keeper(std::move(starter), std::move(*launch));
   const auto started = keeper.start();
   const Message last = started ? keeper.run() : failure(started.error());
-  keeper.end();
-  (void)send_message(control, last);
+  keeper.end(last);
   return last.kind == Message::kEnded ? 0 : 1;
 }
 

@@ -14,7 +14,7 @@ namespace json = boost::json;
 constexpr std::size_t kMaxBinds = 200;  // SCM_RIGHTS takes 253 descriptors (unix(7))
 constexpr std::size_t kMaxPaths = 4096;
 constexpr std::size_t kMaxSpecBytes = 16u << 20;
-constexpr std::size_t kFixedFds = 3;  // spec, data dir, client
+constexpr std::size_t kFixedFds = 3;  // spec, data dir, client; and the listener of a durable one
 
 // File names are bytes, JSON strings are not: paths below a directory that a box may write travel
 // as hex.
@@ -94,7 +94,7 @@ std::string to_json(const LaunchSpec& spec) {
                                      {"init", spec.init},
                                      {"session", spec.session},
                                      {"data_dir", spec.data_dir},
-                                     {"keep_data", spec.keep_data},
+                                     {"durable", spec.durable},
                                      {"binds", binds},
                                      {"memory", memory},
                                      {"start_timeout_s", spec.start_timeout_s}});
@@ -111,7 +111,7 @@ Result<LaunchSpec> launch_spec_from_json(std::string_view text) {
   spec.init = TRY(reader.string("init"));
   spec.session = TRY(reader.string("session"));
   spec.data_dir = TRY(reader.string("data_dir"));
-  spec.keep_data = TRY(read_bool(reader, "keep_data"));
+  spec.durable = TRY(read_bool(reader, "durable"));
   const json::array* binds = TRY(reader.optional_array("binds", kMaxBinds));
   if (binds != nullptr) {
     for (const auto& value : *binds) spec.binds.push_back(TRY(read_bind(value)));
@@ -133,12 +133,13 @@ Result<void> send_launch(int socket, const Launch& launch) {
   }
   const UniqueFd spec = TRY(sys::sealed_memory("temenos-launch", text));
   std::vector<int> fds{spec.get(), launch.data_dir.get(), launch.client.get()};
+  if (launch.spec.durable) fds.push_back(launch.listener.get());
   for (const auto& source : launch.sources) fds.push_back(source.get());
   return sys::send_with_fds(socket, "launch", fds);
 }
 
 Result<Launch> receive_launch(int socket) {
-  auto received = TRY(sys::receive_with_fds(socket, 16, kFixedFds + kMaxBinds));
+  auto received = TRY(sys::receive_with_fds(socket, 16, kFixedFds + 1 + kMaxBinds));
   if (received.bytes != "launch" || received.fds.size() < kFixedFds) {
     return fail(Code::kProtocol, "no launch message");
   }
@@ -147,7 +148,11 @@ Result<Launch> receive_launch(int socket) {
       TRY(launch_spec_from_json(TRY(sys::read_all(received.fds[0].get(), kMaxSpecBytes))));
   launch.data_dir = std::move(received.fds[1]);
   launch.client = std::move(received.fds[2]);
-  for (std::size_t i = kFixedFds; i < received.fds.size(); ++i) {
+  std::size_t next = kFixedFds;
+  if (launch.spec.durable && next < received.fds.size()) {
+    launch.listener = std::move(received.fds[next++]);
+  }
+  for (std::size_t i = next; i < received.fds.size(); ++i) {
     launch.sources.push_back(std::move(received.fds[i]));
   }
   if (launch.sources.size() != launch.spec.binds.size()) {

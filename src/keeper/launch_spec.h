@@ -38,8 +38,9 @@ struct LaunchSpec {
   std::string runsc;          // paths of the programs: absolute, no symlink in them
   std::string init;
   std::string session;
-  std::string data_dir;    // owned by the caller, mode 0700; the box's files lie in its "box"
-  bool keep_data = false;  // false: "box" is removed when the box ends
+  std::string data_dir;  // owned by the caller, mode 0700; the box's files lie in its "box"
+  // The box outlives its starter, and its files outlive the box. Else both go with the starter.
+  bool durable = false;
   std::vector<BindSpec> binds;
   std::vector<MemorySpec> memory;
   unsigned start_timeout_s = 30;
@@ -56,6 +57,7 @@ struct Launch {
   UniqueFd data_dir;              // O_PATH
   UniqueFd client;                // the first client connection of the session
   std::vector<UniqueFd> sources;  // O_PATH, one per bind, in order
+  UniqueFd listener;              // durable: where callers connect (SOCK_SEQPACKET, listening)
 };
 
 Result<void> send_launch(int socket, const Launch& launch);

@@ -43,6 +43,8 @@ std::string_view end_reason_text(EndReason reason) {
   return "the box ended";
 }
 
+std::size_t descriptors_of(std::uint32_t kind) { return kind == Message::kAttach ? 1 : 0; }
+
 Message failure(const Error& error) {
   Message message;
   message.kind = Message::kFailed;

@@ -28,10 +28,13 @@ struct Message {
     kNamespaces = 1,  // helper → keeper: the user namespace is there, waiting for its id maps
     kMapped,          // keeper → helper: go on
     kStarted,         // helper → keeper: runsc runs
-    kReady,           // keeper → launcher: the box's init answered
+    kReady,           // keeper → starter: the box's init answered
     kFailed,          // helper → keeper → launcher: no box; code, sys_errno, what, hint say why
     kEnded,           // helper → keeper → launcher: the box is gone; value is the EndReason
-    kStop,            // launcher → keeper: end the box
+    kStop,            // caller → keeper: end the box
+    kAttach,          // caller → keeper: one descriptor, a new connection to the session
+    kPing,            // caller → keeper: is the box alive?
+    kOk,              // keeper → caller: what was asked for is done
   };
   std::uint32_t kind = 0;
   std::uint32_t value = 0;
@@ -40,6 +43,10 @@ struct Message {
   char what[768] = {};
   char hint[256] = {};
 };
+
+// How many descriptors come with a request of this kind.
+std::size_t descriptors_of(std::uint32_t kind);
+inline constexpr std::size_t kMaxMessageFds = 2;
 
 Message failure(const Error& error);
 Error to_error(const Message& message);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -284,15 +285,34 @@ Result<void> make_etc(const Sources& sources) {
   return sys::make_read_only(top.get(), true);
 }
 
+// `index=on` for what the kernel does before it looks whether the file system can hold an index: it
+// refuses an upper that is part of another overlay, wherever that one is mounted and as long as one
+// of its files is open (EBUSY). So two sandboxes never write in one upper, whatever was killed; the
+// last one's processes may need a moment to end.
+Result<UniqueFd> mount_overlay(const std::string& data) {
+  constexpr int kPatienceMs = 10'000;
+  constexpr int kStepMs = 2;
+  for (int waited = 0;; waited += kStepMs) {
+    auto overlay = sys::new_filesystem("overlay",
+                                       {{"lowerdir", data + "/base"},
+                                        {"upperdir", data + "/upper"},
+                                        {"workdir", data + "/work"},
+                                        {"index", "on"},
+                                        {"userxattr", ""}},
+                                       kTight);
+    if (overlay || overlay.error().sys_errno != EBUSY) return overlay;
+    if (waited >= kPatienceMs) {
+      return fail(Code::kConflict, "another sandbox still has this box's files",
+                  "its processes do not end; look for them with: ps -e | grep runsc");
+    }
+    poll(nullptr, 0, kStepMs);
+  }
+}
+
 Result<void> make_rootfs(const LaunchSpec& spec, const Sources& sources) {
   TRY(make_base(spec, sources));
   const std::string data(kDataDir);
-  auto overlay = sys::new_filesystem("overlay",
-                                     {{"lowerdir", data + "/base"},
-                                      {"upperdir", data + "/upper"},
-                                      {"workdir", data + "/work"},
-                                      {"userxattr", ""}},
-                                     kTight);
+  auto overlay = mount_overlay(data);
   if (!overlay) {
     return tl::make_unexpected(std::move(overlay).error().with_hint(
         "the data directory " + spec.data_dir +

@@ -14,6 +14,7 @@ TOGETHER = ('sys', 'netns', 'jail')
 LIBRARIES = {
     # Never in what reads the bytes of a box: session, init, keeper.
     'boost/json': ('src/codec/', 'src/policy/', 'src/gvisor/', 'src/box/', 'src/cli/'),
+    'boost/uuid/': ('src/box/box_record.cc',),
     'toml++/': ('src/codec/',),
     'CLI/': ('src/cli/',),
     'seccomp.h': ('src/jail/',),

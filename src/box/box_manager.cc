@@ -1,0 +1,125 @@
+#include "box/box_manager.h"
+
+#include <fcntl.h>
+#include <time.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "keeper/keeper.h"
+#include "store/atomic_file.h"
+#include "sys/file_sys.h"
+
+namespace temenos::box {
+namespace {
+
+constexpr char kRecord[] = "box.json";
+constexpr std::size_t kMaxRecord = 4u << 20;
+constexpr auto kKind = store::Kind::kBoxes;
+constexpr std::chrono::seconds kTurnPatience{100};  // as long as a start or an end may take
+
+std::string now_rfc3339() {
+  const time_t now = time(nullptr);
+  tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+Result<BoxRecord> read_record(const store::DataDir& dir) {
+  const UniqueFd file = TRY(sys::open_beneath(dir.directory.get(), kRecord, O_RDONLY));
+  return box_record_from_json(TRY(sys::read_all(file.get(), kMaxRecord)));
+}
+
+}  // namespace
+
+BoxManager BoxManager::open(const HostDirs& dirs) {
+  sweep(dirs);
+  return BoxManager(dirs);
+}
+
+Result<Box> BoxManager::create(const BoxName& name, const std::string& project_dir,
+                               const Policy& policy) {
+  TRY(check_name(name.name));
+  TRY(refuse_what_is_not_built(policy));
+  for (const auto* path : {&name.scope, &project_dir}) {
+    if (is_valid_utf8(*path)) continue;
+    return fail(Code::kInvalidArgument, "the project's path " + escape(*path) + " is not UTF-8",
+                "rename the directory");
+  }
+  BoxRecord record{name, project_dir, now_rfc3339(), policy};
+  store::DataDir dir = TRY(store::stage(dirs_.data, kKind));
+  auto made = store::write_atomically(dir.directory.get(), kRecord, to_json(record));
+  if (made) made = store::publish(dirs_.data, kKind, dir, id_of(name));
+  if (!made) {
+    (void)store::remove(dirs_.data, kKind, std::move(dir), keeper::remove_box);
+    Error error = std::move(made).error();
+    if (error.code == Code::kAlreadyExists) {
+      return fail(Code::kAlreadyExists, "there is a box named '" + name.name + "' already",
+                  "use it, choose another name, or remove it first");
+    }
+    return tl::make_unexpected(std::move(error).with_context("cannot make the box"));
+  }
+  // Staging held it, so that no sweep took it; now its name does.
+  dir.life.reset();
+  return Box::of(dirs_, std::move(dir), std::move(record));
+}
+
+Result<store::DataDir> BoxManager::open_dir(const BoxName& name) const {
+  TRY(check_name(name.name));
+  auto dir = store::open(dirs_.data, kKind, id_of(name));
+  if (!dir && dir.error().code == Code::kNotFound) {
+    return fail(Code::kNotFound, "no such box: " + name.name, "`temenos ls` shows those there are");
+  }
+  return dir;
+}
+
+Result<Box> BoxManager::find(const BoxName& name) const {
+  auto dir = TRY(open_dir(name));
+  auto record = read_record(dir);
+  if (record && !(record->name == name)) {
+    record = fail(Code::kConflict, "its record names another box", "remove the box");
+  }
+  if (!record) {
+    return tl::make_unexpected(
+        std::move(record).error().with_context("cannot use the box " + name.name));
+  }
+  return Box::of(dirs_, std::move(dir), std::move(*record));
+}
+
+Result<std::vector<BoxInfo>> BoxManager::list() const {
+  std::vector<BoxInfo> boxes;
+  for (const auto& id : TRY(store::list(dirs_.data, kKind))) {
+    BoxInfo info;
+    info.id = id;
+    const auto dir = store::open(dirs_.data, kKind, id);
+    if (!dir) continue;  // removed since
+    info.alive = store::is_alive(*dir);
+    auto record = read_record(*dir);
+    if (record) {
+      info.name = record->name;
+      info.project_dir = record->project_dir;
+      info.created = record->created;
+    } else {
+      info.trouble = record.error().to_string();
+    }
+    boxes.push_back(std::move(info));
+  }
+  std::sort(boxes.begin(), boxes.end(), [](const BoxInfo& a, const BoxInfo& b) {
+    return std::tie(a.name.scope, a.name.name, a.id) < std::tie(b.name.scope, b.name.name, b.id);
+  });
+  return boxes;
+}
+
+Result<BoxEnd> BoxManager::remove(const BoxName& name) {
+  // Without its record: one that cannot be read must not keep the box for ever.
+  auto dir = TRY(open_dir(name));
+  const UniqueFd turn = TRY(store::take_turn(dir, kTurnPatience));
+  BoxEnd end = TRY(stop_box(dirs_, dir, nullptr));
+  TRY(store::remove(dirs_.data, kKind, std::move(dir), keeper::remove_box));
+  return end;
+}
+
+}  // namespace temenos::box

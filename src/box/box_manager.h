@@ -1,0 +1,47 @@
+// Boxes with names: made, found, listed and removed. Each is a data dir (store/data_dir.h) with a
+// record; there is no other register, so nothing can disagree with what is there.
+//
+// Thread-safety: none; any number of managers in any number of processes may work on the same
+// boxes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "box/box.h"
+#include "box/box_record.h"
+#include "box/host_dirs.h"
+#include "temenos/error.h"
+
+namespace temenos::box {
+
+struct BoxInfo {
+  BoxName name;
+  std::string id;
+  std::string project_dir;
+  std::string created;
+  bool alive = false;
+  std::string trouble;  // not empty: its record cannot be read, and why
+};
+
+class BoxManager {
+ public:
+  // Also removes what killed processes left half-made.
+  static BoxManager open(const HostDirs& dirs);
+
+  // A new one; kAlreadyExists when there is one of this name. Nothing is started.
+  Result<Box> create(const BoxName& name, const std::string& project_dir, const Policy& policy);
+  // kNotFound: no such box.
+  Result<Box> find(const BoxName& name) const;
+  // All of this user's, by scope and name.
+  Result<std::vector<BoxInfo>> list() const;
+  // Stops it and removes it with all its files. With `end` what Box::stop() says.
+  Result<BoxEnd> remove(const BoxName& name);
+
+ private:
+  Result<store::DataDir> open_dir(const BoxName& name) const;
+  explicit BoxManager(HostDirs dirs) : dirs_(std::move(dirs)) {}
+  HostDirs dirs_;
+};
+
+}  // namespace temenos::box

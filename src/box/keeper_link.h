@@ -1,0 +1,47 @@
+// The connection of one caller to the keeper of a live box: how a box is started, how another
+// process comes to one that lives, how it is stopped, and why it ended.
+//
+// Thread-safety: none; one thread at a time.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "keeper/launch_spec.h"
+#include "keeper/messages.h"
+#include "store/data_dir.h"
+#include "sys/process_sys.h"
+#include "temenos/error.h"
+
+namespace temenos::box {
+
+class KeeperLink {
+ public:
+  // Starts a keeper (`program`: its path) and waits until the box is ready or has failed. A durable
+  // one is nobody's child afterwards. `cancel_fd`: once readable, the start is given up.
+  static Result<KeeperLink> launch(const std::string& program, keeper::Launch launch,
+                                   int cancel_fd);
+  // To a keeper that listens in the data dir; kNotFound when none does.
+  static Result<KeeperLink> connect(const store::DataDir& dir);
+  // A socket for launch.listener, bound in the data dir.
+  static Result<UniqueFd> listen(const store::DataDir& dir);
+
+  // A new connection to the session.
+  Result<UniqueFd> attach();
+  // The keeper answers, so the box lives.
+  bool alive();
+  // Ends the box and waits until nothing of it runs any more.
+  Result<void> stop();
+  // Waits until the box has ended and says why; nothing when it still lives after `wait_ms`.
+  std::optional<Error> why_ended(int wait_ms);
+
+ private:
+  Result<void> request(const keeper::Message& message, std::span<const int> fds);
+
+  UniqueFd socket_;
+  sys::Process keeper_;         // of a box that ends with us
+  std::optional<Error> ended_;  // the last word
+};
+
+}  // namespace temenos::box

@@ -1,0 +1,241 @@
+#include "store/data_dir.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "policy/paths.h"
+#include "store/atomic_file.h"
+#include "sys/file_sys.h"
+
+namespace temenos::store {
+namespace {
+
+constexpr char kStaged[] = ".new-";
+constexpr char kGone[] = ".gone-";
+constexpr char kLock[] = "lock";
+constexpr char kTurn[] = "turn";
+constexpr char kWrites[] = "writes";
+constexpr std::size_t kMaxWrites = 1u << 20;
+constexpr std::size_t kMaxDirs = 10'000;
+// Staged for a moment only; older than this, its maker is gone.
+constexpr time_t kStagedSeconds = 60;
+constexpr std::chrono::milliseconds kLockStep{2};
+constexpr char kDiskHint[] =
+    "free some disk space, or set XDG_DATA_HOME to a directory with room that you can write in";
+
+const char* name_of(Kind kind) { return kind == Kind::kRun ? "run" : "boxes"; }
+
+tl::unexpected<Error> cannot(Error error, const std::string& what) {
+  return tl::make_unexpected(std::move(error).with_context(what).with_hint(kDiskHint));
+}
+
+// flock(2) with a limit: there is no such call, and a signal would need the whole process.
+Result<void> lock_within(int fd, int how, std::chrono::milliseconds patience, const char* busy) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (flock(fd, how | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return fail_errno(errno, "flock");
+    if (std::chrono::steady_clock::now() >= end) {
+      return fail(Code::kConflict, busy, "try again, or stop the box first");
+    }
+    std::this_thread::sleep_for(kLockStep);
+  }
+  return {};
+}
+
+bool is_locked(int directory) {
+  const auto lock = sys::open_beneath(directory, kLock, O_RDONLY);
+  return lock && flock(lock->get(), LOCK_EX | LOCK_NB) != 0;
+}
+
+// What the box of this data dir writes; nothing when it is no longer alive, or claims nothing.
+std::vector<std::string> writes_of_live_box(int all, const std::string& name) {
+  const auto directory = sys::open_beneath(all, name, O_PATH | O_DIRECTORY);
+  if (!directory || !is_locked(directory->get())) return {};
+  const auto file = sys::open_beneath(directory->get(), kWrites, O_RDONLY);
+  if (!file) return {};
+  auto paths = split(sys::read_all(file->get(), kMaxWrites).value_or(""), '\0');
+  paths.pop_back();  // after the last NUL
+  return paths;
+}
+
+Result<void> check_overlap(int all, const std::string& own, const std::vector<std::string>& paths) {
+  for (const auto& name : TRY(sys::list_names(all, kMaxDirs))) {
+    // A staged one claims nothing yet; and a try of its lock could be what its maker meets.
+    if (name == own || name.starts_with('.')) continue;
+    for (const auto& other : writes_of_live_box(all, name)) {
+      for (const auto& path : paths) {
+        if (!is_at_or_below(path, other) && !is_at_or_below(other, path)) continue;
+        return fail(
+            Code::kConflict, "another live box writes in " + escape(other),
+            "wait until it has ended, or name the risk that the two meet there: --allow-danger "
+            "shared-write");
+      }
+    }
+  }
+  return {};
+}
+
+Result<void> remove_content(int all, const std::string& name, RemoveContent content) {
+  const UniqueFd directory = TRY(sys::open_beneath(all, name, O_PATH | O_DIRECTORY));
+  TRY(content(directory.get()));
+  return sys::remove_tree(all, name);
+}
+
+// The directory of all of `kind`, made where missing.
+Result<UniqueFd> open_all(const std::string& data, Kind kind) {
+  const UniqueFd root(::open(data.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return fail_errno(errno, "opening " + escape(data), kDiskHint);
+  auto all = sys::make_directories(root.get(), name_of(kind), 0700);
+  if (!all) return cannot(std::move(all).error(), "cannot use " + escape(data));
+  return all;
+}
+
+// As open_all(), but what is not there stays so.
+Result<UniqueFd> open_existing(const std::string& data, Kind kind) {
+  return sys::open_canonical(data + "/" + name_of(kind));
+}
+
+}  // namespace
+
+Result<DataDir> stage(const std::string& data, Kind kind) {
+  const UniqueFd all = TRY(open_all(data, kind));
+  DataDir dir;
+  dir.id = kStaged + random_hex(8);
+  dir.path = data + "/" + name_of(kind) + "/" + dir.id;
+  if (mkdirat(all.get(), dir.id.c_str(), 0700) != 0) {
+    return fail_errno(errno, "cannot make " + escape(dir.path), kDiskHint);
+  }
+  auto made = [&]() -> Result<void> {
+    dir.directory = TRY(sys::open_beneath(all.get(), dir.id, O_PATH | O_DIRECTORY));
+    dir.life =
+        TRY(sys::open_beneath(dir.directory.get(), kLock, O_RDONLY | O_CREAT | O_EXCL, 0600));
+    if (flock(dir.life.get(), LOCK_SH | LOCK_NB) != 0) return fail_errno(errno, "locking it");
+    (void)TRY(sys::open_beneath(dir.directory.get(), kTurn, O_RDONLY | O_CREAT | O_EXCL, 0600));
+    return {};
+  }();
+  if (!made) {
+    (void)sys::remove_tree(all.get(), dir.id);
+    return cannot(std::move(made).error(), "cannot make " + escape(dir.path));
+  }
+  return dir;
+}
+
+Result<void> publish(const std::string& data, Kind kind, DataDir& dir, const std::string& id) {
+  const UniqueFd all = TRY(open_existing(data, kind));
+  if (renameat2(all.get(), dir.id.c_str(), all.get(), id.c_str(), RENAME_NOREPLACE) != 0) {
+    return fail_errno(errno, "cannot name " + escape(dir.path), kDiskHint);
+  }
+  dir.id = id;
+  dir.path = data + "/" + name_of(kind) + "/" + id;
+  return {};
+}
+
+Result<DataDir> open(const std::string& data, Kind kind, const std::string& id) {
+  const UniqueFd all = TRY(open_existing(data, kind));
+  DataDir dir;
+  dir.id = id;
+  dir.path = data + "/" + name_of(kind) + "/" + id;
+  dir.directory = TRY(sys::open_beneath(all.get(), id, O_PATH | O_DIRECTORY));
+  return dir;
+}
+
+Result<std::vector<std::string>> list(const std::string& data, Kind kind) {
+  const auto all = open_existing(data, kind);
+  if (!all && all.error().code == Code::kNotFound) return std::vector<std::string>{};
+  if (!all) return tl::make_unexpected(all.error());
+  auto names = TRY(sys::list_names(all->get(), kMaxDirs));
+  std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });
+  return names;
+}
+
+Result<UniqueFd> take_turn(const DataDir& dir, std::chrono::milliseconds patience) {
+  UniqueFd turn = TRY(sys::open_beneath(dir.directory.get(), kTurn, O_RDONLY));
+  TRY(lock_within(turn.get(), LOCK_EX, patience, "the box is being started, stopped or removed"));
+  // Removed while we waited: its name is another one's by now, or nobody's.
+  struct stat st{};
+  if (fstat(turn.get(), &st) == 0 && st.st_nlink == 0) {
+    return fail(Code::kNotFound, "the box was removed", "make it again");
+  }
+  return turn;
+}
+
+Result<void> take_life(DataDir& dir, std::chrono::milliseconds patience) {
+  UniqueFd life = TRY(sys::open_beneath(dir.directory.get(), kLock, O_RDONLY));
+  TRY(lock_within(life.get(), LOCK_EX, patience, "the box is still running"));
+  // Not atomic, but nobody without the turn takes it but for a look (is_locked()).
+  TRY(lock_within(life.get(), LOCK_SH, patience, "the box is still running"));
+  dir.life = std::move(life);
+  return {};
+}
+
+bool is_alive(const DataDir& dir) { return is_locked(dir.directory.get()); }
+
+Result<void> claim_writable(const std::string& data, const DataDir& dir,
+                            const std::vector<std::string>& paths, bool shared) {
+  // One claim at a time: of two that start together, the second sees the first.
+  const UniqueFd root = TRY(sys::open_canonical(data));
+  const UniqueFd turn = TRY(sys::open_beneath(root.get(), ".", O_RDONLY | O_DIRECTORY));
+  if (flock(turn.get(), LOCK_EX) != 0) return fail_errno(errno, "waiting for another box to start");
+  if (!shared) {
+    for (const Kind kind : {Kind::kRun, Kind::kBoxes}) {
+      const auto all = open_existing(data, kind);
+      if (all) TRY(check_overlap(all->get(), dir.id, paths));
+      if (!all && all.error().code != Code::kNotFound) return tl::make_unexpected(all.error());
+    }
+  }
+  std::string text;
+  for (const auto& path : paths) text += path + '\0';
+  auto written = write_atomically(dir.directory.get(), kWrites, text);
+  if (!written) return cannot(std::move(written).error(), "cannot use " + escape(dir.path));
+  return {};
+}
+
+Result<void> remove(const std::string& data, Kind kind, DataDir dir, RemoveContent content) {
+  const UniqueFd all = TRY(open_existing(data, kind));
+  const std::string gone = kGone + random_hex(8);
+  if (renameat(all.get(), dir.id.c_str(), all.get(), gone.c_str()) != 0) {
+    return fail_errno(errno, "removing " + escape(dir.path));
+  }
+  auto removed = remove_content(all.get(), gone, content);
+  if (!removed) {
+    return tl::make_unexpected(
+        std::move(removed).error().with_context("removing " + escape(dir.path)));
+  }
+  return {};
+}
+
+int sweep(const std::string& data, Kind kind, RemoveContent content) {
+  const auto all = open_existing(data, kind);
+  if (!all) return 0;
+  const auto names = sys::list_names(all->get(), kMaxDirs);
+  if (!names) return 0;
+  int removed = 0;
+  for (const auto& name : *names) {
+    const bool staged = name.starts_with(kStaged);
+    if (!staged && !name.starts_with(kGone) && kind != Kind::kRun) continue;
+    const auto directory = sys::open_beneath(all->get(), name, O_PATH | O_DIRECTORY);
+    if (!directory) continue;
+    struct stat st{};
+    if (staged &&
+        (fstat(directory->get(), &st) != 0 || time(nullptr) - st.st_mtime < kStagedSeconds)) {
+      continue;
+    }
+    const auto lock = sys::open_beneath(directory->get(), kLock, O_RDONLY);
+    // Held: it lives. Kept until the end, so that two sweeps do not meet in one.
+    if (lock && flock(lock->get(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (remove_content(all->get(), name, content)) ++removed;
+  }
+  return removed;
+}
+
+}  // namespace temenos::store
