@@ -14,6 +14,7 @@
 #include "base/try.h"
 #include "box/head_tail.h"
 #include "box/session_channel.h"
+#include "sys/terminal_sys.h"
 
 namespace temenos {
 
@@ -166,6 +167,12 @@ class Sink {
 
 }  // namespace
 
+std::optional<TerminalSize> terminal_size(int fd) {
+  const auto size = sys::window_size(fd);
+  if (!size) return std::nullopt;
+  return TerminalSize{size->rows, size->cols};
+}
+
 struct SessionClient::ExecCall {
   ExecCall(Channel& to, const ExecRequest& wanted, const ExecIo& with)
       : channel(to),
@@ -188,7 +195,12 @@ struct SessionClient::ExecCall {
   Result<void> send_request() {
     std::size_t size = request.cwd.size() + 64;
     Exec exec;
-    exec.flags = stdin_open ? kExecStdin : 0;
+    exec.flags = stdin_open || request.terminal ? kExecStdin : 0;
+    if (request.terminal) {
+      exec.flags |= kExecTty;
+      exec.rows = request.terminal->rows;
+      exec.cols = request.terminal->cols;
+    }
     exec.timeout_ms = static_cast<std::uint32_t>(
         std::clamp<std::int64_t>(request.timeout.count(), 0, UINT32_MAX));
     exec.output_cap = request.output_cap;
@@ -212,6 +224,7 @@ struct SessionClient::ExecCall {
                   "pass the data by stdin or by a file");
     }
     put(channel.out, id, exec);
+    if (request.terminal && !stdin_open) put(channel.out, id, Type::kStdinEof);
     return {};
   }
 
@@ -242,7 +255,12 @@ struct SessionClient::ExecCall {
   void forward_signals() {
     signalfd_siginfo info{};
     if (read(io.signal_fd, &info, sizeof info) != sizeof info) return;
-    put(channel.out, id, Signal{static_cast<std::uint8_t>(info.ssi_signo), true});
+    const bool resized = info.ssi_signo == SIGWINCH && request.terminal && io.terminal_fd >= 0;
+    if (!resized) {
+      put(channel.out, id, Signal{static_cast<std::uint8_t>(info.ssi_signo), true});
+    } else if (const auto size = terminal_size(io.terminal_fd)) {
+      put(channel.out, id, Resize{size->rows, size->cols});
+    }
   }
 
   Result<void> turn() {

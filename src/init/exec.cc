@@ -1,6 +1,7 @@
 #include "init/exec.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
@@ -22,12 +23,18 @@ namespace {
 constexpr Millis kDrainGrace = 250;  // after the leader's end, for what holds its pipes open
 constexpr Millis kKillRound = 2;
 constexpr std::uint32_t kCreditStep = kWindow / 4;
+constexpr int kTerminalKeeps = 160 * 1024;  // gVisor: 128 KiB and 4 KiB, of which FIONREAD tells 4
 
 Type type_of(int stream) { return stream == 0 ? Type::kStdout : Type::kStderr; }
 
 int readable_bytes(int fd) {
   int count = 0;
   return ioctl(fd, FIONREAD, &count) == 0 ? count : 0;
+}
+
+bool readable_now(int fd) {
+  pollfd entry{fd, POLLIN, 0};
+  return poll(&entry, 1, 0) == 1 && (entry.revents & POLLIN) != 0;
 }
 
 // Gives 0 or errno.
@@ -44,20 +51,9 @@ int make_pipe(UniqueFd& read_end, UniqueFd& write_end) {
 std::unique_ptr<Exec> Exec::start(std::uint32_t id, const box_wire::Exec& request,
                                   const rlimit* descriptors, ProcessTrees& trees, ByteQueue& out) {
   std::unique_ptr<Exec> exec(new Exec(id, trees, out));
-  UniqueFd child[3];
-  int error = 0;
-  if ((request.flags & kExecStdin) != 0) {
-    error = make_pipe(child[0], exec->stdin_);
-    // Only our end: programs do not expect a non-blocking stdin.
-    if (error == 0 && fcntl(exec->stdin_.get(), F_SETFL, O_WRONLY | O_NONBLOCK) != 0) error = errno;
-  } else {
-    child[0].reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (!child[0]) error = errno;
-  }
-  for (int stream = 0; stream < 2 && error == 0; ++stream) {
-    error = make_pipe(exec->output_[stream].fd, child[stream + 1]);
-    exec->output_[stream].credit = request.window;
-  }
+  std::array<UniqueFd, 3> child;
+  const bool tty = (request.flags & kExecTty) != 0;
+  int error = tty ? open_terminal(*exec, request, child) : open_pipes(*exec, request, child);
   if (error == 0 && !trees.add(id)) error = errno;
   if (error != 0) {
     put(out, id, ErrorReply{Stage::kSpawn, static_cast<std::uint16_t>(error)});
@@ -65,7 +61,8 @@ std::unique_ptr<Exec> Exec::start(std::uint32_t id, const box_wire::Exec& reques
   }
   SpawnRequest plan;
   plan.exec = &request;
-  for (int fd = 0; fd < 3; ++fd) plan.stdio[fd] = child[fd].get();
+  for (int fd = 0; fd < 3; ++fd) plan.stdio[fd] = child[tty ? 0 : fd].get();
+  plan.terminal = tty;
   plan.group_dir = trees.group_dir();
   plan.group_file = trees.group_file(id);
   plan.descriptors = descriptors;
@@ -78,7 +75,34 @@ std::unique_ptr<Exec> Exec::start(std::uint32_t id, const box_wire::Exec& reques
   }
   trees.set_leader(id, exec->pid_);
   put(out, id, Started{static_cast<std::uint32_t>(exec->pid_)});
+  if (tty) put(out, id, OutputEof{Stream::kStderr});  // all of a terminal is stdout
   return exec;
+}
+
+int Exec::open_pipes(Exec& exec, const box_wire::Exec& request, std::array<UniqueFd, 3>& child) {
+  int error = 0;
+  if ((request.flags & kExecStdin) != 0) {
+    error = make_pipe(child[0], exec.stdin_);
+    // Only our end: programs do not expect a non-blocking stdin.
+    if (error == 0 && fcntl(exec.stdin_.get(), F_SETFL, O_WRONLY | O_NONBLOCK) != 0) error = errno;
+  } else {
+    child[0].reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!child[0]) error = errno;
+  }
+  for (int stream = 0; stream < 2 && error == 0; ++stream) {
+    error = make_pipe(exec.output_[stream].fd, child[stream + 1]);
+    exec.output_[stream].credit = request.window;
+  }
+  return error;
+}
+
+int Exec::open_terminal(Exec& exec, const box_wire::Exec& request, std::array<UniqueFd, 3>& child) {
+  exec.terminal_ = Terminal::open({request.rows, request.cols}, child[0]);
+  if (!exec.terminal_) return errno;
+  exec.stdin_.reset(fcntl(exec.terminal_->fd(), F_DUPFD_CLOEXEC, 3));
+  exec.output_[0].fd.reset(fcntl(exec.terminal_->fd(), F_DUPFD_CLOEXEC, 3));
+  exec.output_[0].credit = request.window;
+  return exec.stdin_ && exec.output_[0].fd ? 0 : errno;
 }
 
 bool Exec::stdin_data(Bytes payload) {
@@ -93,10 +117,38 @@ bool Exec::stdin_data(Bytes payload) {
 
 void Exec::stdin_eof() {
   stdin_ended_ = true;
-  if (stdin_queue_.empty()) stdin_.reset();
+  end_due_ = terminal_ && stdin_;
+  if (stdin_) write_stdin();
 }
 
 void Exec::write_stdin() {
+  if (terminal_) {
+    type();
+  } else if (!write_to_pipe()) {
+    return;
+  }
+  if (stdin_done_ >= kCreditStep && !stdin_ended_) {
+    put(out_, id_, Credit{Stream::kStdin, stdin_done_});
+    stdin_done_ = 0;
+  }
+}
+
+// A terminal stays open when the client has no more: only the program can close it.
+void Exec::type() {
+  while (!stdin_queue_.empty()) {
+    iovec part[1];
+    stdin_queue_.peek(part);
+    const auto* bytes = static_cast<const std::uint8_t*>(part[0].iov_base);
+    const std::size_t typed = terminal_->type({bytes, part[0].iov_len});
+    if (typed == 0) return;
+    stdin_queue_.consume(typed);
+    stdin_done_ += static_cast<std::uint32_t>(typed);
+  }
+  if (end_due_) end_due_ = !terminal_->type_end();
+}
+
+// False: it is closed now.
+bool Exec::write_to_pipe() {
   while (!stdin_queue_.empty()) {
     iovec parts[16];
     const std::size_t count = stdin_queue_.peek(parts);
@@ -109,23 +161,20 @@ void Exec::write_stdin() {
     stdin_queue_.consume(static_cast<std::size_t>(written));
     stdin_done_ += static_cast<std::uint32_t>(written);
   }
-  if (!stdin_) return;
-  if (stdin_queue_.empty() && stdin_ended_) stdin_.reset();
-  if (stdin_done_ >= kCreditStep && !stdin_ended_) {
-    put(out_, id_, Credit{Stream::kStdin, stdin_done_});
-    stdin_done_ = 0;
-  }
+  if (stdin_ && stdin_queue_.empty() && stdin_ended_) stdin_.reset();
+  return static_cast<bool>(stdin_);
 }
 
 void Exec::close_stdin(bool nobody_reads) {
   if (!stdin_) return;
   stdin_.reset();
   stdin_queue_.clear();
+  end_due_ = false;
   if (nobody_reads && !stdin_ended_) put(out_, id_, Type::kStdinClosed);
 }
 
 void Exec::stdin_ready() {
-  if (stdin_queue_.empty()) {
+  if (!stdin_waits()) {
     close_stdin(true);  // polled for errors only: its last reader has gone
   } else {
     write_stdin();
@@ -153,7 +202,7 @@ void Exec::output_ready(int stream) {
   const auto room =
       out_.prepare(kHeaderSize + std::min<std::size_t>(want, 4096), kHeaderSize + want);
   const ssize_t count = read(output.fd.get(), room.data() + kHeaderSize, room.size() - kHeaderSize);
-  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (count < 0 && (errno == EINTR || (errno == EAGAIN && !output.draining))) return;
   if (count <= 0) {
     end_output(stream);
     return;
@@ -165,7 +214,7 @@ void Exec::output_ready(int stream) {
   output.credit -= static_cast<std::uint32_t>(kHeaderSize + static_cast<std::size_t>(count));
   if (!output.draining) return;
   output.owed -= static_cast<int>(count);
-  if (output.owed <= 0) end_output(stream);
+  if (is_drained(output)) end_output(stream);
 }
 
 void Exec::end_output(int stream) {
@@ -179,6 +228,18 @@ void Exec::signal(const Signal& signal) {
   } else if (!exited_) {
     ::kill(pid_, signal.signal);
   }
+}
+
+// gVisor sets the size and tells nobody. Whose window it is, is told by session, since the group in
+// the foreground is not to be known; a daemon of another session may take SIGWINCH for an order.
+bool Exec::resize(const Resize& size) {
+  if (!terminal_) return false;
+  terminal_->resize(size);
+  if (exited_) return true;
+  for (const pid_t pid : trees_.members(id_)) {
+    if (getsid(pid) == pid_) ::kill(pid, SIGWINCH);
+  }
+  return true;
 }
 
 void Exec::kill() {
@@ -202,6 +263,13 @@ void Exec::exited(int status, const rusage& usage, Millis now) {
   message.system_us = microseconds(usage.ru_stime);
   message.max_rss_kb = static_cast<std::uint64_t>(usage.ru_maxrss);
   put(out_, id_, message);
+  if (terminal_) {
+    // The kernel's part at the end of a session's leader, which gVisor leaves out.
+    ::kill(-pid_, SIGHUP);
+    ::kill(-pid_, SIGCONT);
+    close_stdin(false);
+    terminal_->release();
+  }
   if (!killing_) deadline_ = now + kDrainGrace;
 }
 
@@ -212,9 +280,13 @@ void Exec::begin_drain() {
     Output& output = output_[stream];
     if (!output.fd) continue;
     output.draining = true;
-    output.owed = readable_bytes(output.fd.get());
-    if (output.owed == 0) end_output(stream);
+    output.owed = terminal_ ? kTerminalKeeps : readable_bytes(output.fd.get());
+    if (is_drained(output)) end_output(stream);
   }
+}
+
+bool Exec::is_drained(const Output& output) const {
+  return output.owed <= 0 || (terminal_ && !readable_now(output.fd.get()));
 }
 
 void Exec::on_time(Millis now) {

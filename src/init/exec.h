@@ -1,5 +1,6 @@
-// One exec: its pipes, credit and end. A state machine that the server's loop drives; it reads and
-// writes its own pipes and appends messages for session, and blocks on nothing.
+// One exec: its pipes or its terminal, credit and end. A state machine that the server's loop
+// drives; it reads and writes its own pipes and appends messages for session, and blocks on
+// nothing.
 #pragma once
 
 #include <sys/resource.h>
@@ -11,6 +12,7 @@
 
 #include "base/unique_fd.h"
 #include "init/process_trees.h"
+#include "init/terminal.h"
 #include "wire/box_protocol.h"
 #include "wire/byte_queue.h"
 
@@ -31,14 +33,16 @@ class Exec {
   void stdin_eof();
   bool credit(const box_wire::Credit& credit);
   void signal(const box_wire::Signal& signal);
+  bool resize(const box_wire::Resize& size);
   void kill();
 
   // The leader was reaped.
   void exited(int status, const rusage& usage, Millis now);
 
   // For the loop: descriptors to poll, -1 where there is nothing to wait for.
-  int stdin_fd() const { return stdin_.get(); }
-  bool stdin_waits() const { return !stdin_queue_.empty(); }
+  // A terminal without anything to type is not watched: its end comes with its output.
+  int stdin_fd() const { return terminal_ && !stdin_waits() ? -1 : stdin_.get(); }
+  bool stdin_waits() const { return !stdin_queue_.empty() || end_due_; }
   int output_fd(int stream) const;
   void stdin_ready();
   void output_ready(int stream);
@@ -55,10 +59,16 @@ class Exec {
     UniqueFd fd;
     std::uint32_t credit = 0;
     bool draining = false;  // only `owed` bytes are still taken
-    int owed = 0;
+    int owed = 0;           // of a terminal: at most
   };
   Exec(std::uint32_t id, ProcessTrees& trees, ByteQueue& out) : id_(id), trees_(trees), out_(out) {}
+  static int open_pipes(Exec& exec, const box_wire::Exec& request, std::array<UniqueFd, 3>& child);
+  static int open_terminal(Exec& exec, const box_wire::Exec& request,
+                           std::array<UniqueFd, 3>& child);
   void write_stdin();
+  bool write_to_pipe();
+  void type();
+  bool is_drained(const Output& output) const;
   void end_output(int stream);
   void begin_drain();
   void close_stdin(bool nobody_reads);
@@ -70,7 +80,9 @@ class Exec {
   UniqueFd stdin_;
   ByteQueue stdin_queue_;
   bool stdin_ended_ = false;
-  std::uint32_t stdin_done_ = 0;  // credit to give back
+  bool end_due_ = false;                // of a terminal: its EOF characters are still to be typed
+  std::unique_ptr<Terminal> terminal_;  // null: pipes
+  std::uint32_t stdin_done_ = 0;        // credit to give back
   std::array<Output, 2> output_;
   bool exited_ = false;
   bool killing_ = false;

@@ -207,6 +207,10 @@ bool Server::stream(std::uint32_t id, Type type, Bytes payload) {
     Signal signal;
     good = decode(payload, signal) && job == nullptr;
     if (good && exec != nullptr) exec->signal(signal);
+  } else if (type == Type::kResize) {
+    Resize resize;
+    good = decode(payload, resize) && job == nullptr;
+    if (good && exec != nullptr) good = exec->resize(resize);
   } else if (type == Type::kKill) {
     good = payload.empty();
     if (exec != nullptr) exec->kill();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -79,6 +80,7 @@ int child_main(void* argument) {
   for (int fd = 0; fd < 3; ++fd) {
     if (dup2(plan.request->stdio[fd], fd) < 0) give_up(plan, Stage::kSpawn, errno);
   }
+  if (plan.request->terminal && ioctl(0, TIOCSCTTY, 0) != 0) give_up(plan, Stage::kSpawn, errno);
   if (plan.request->descriptors != nullptr) setrlimit(RLIMIT_NOFILE, plan.request->descriptors);
   if (chdir(plan.cwd) != 0) give_up(plan, Stage::kCwd, errno);
   sigset_t none;

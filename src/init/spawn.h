@@ -17,6 +17,7 @@ namespace temenos::init {
 struct SpawnRequest {
   const box_wire::Exec* exec = nullptr;
   int stdio[3] = {-1, -1, -1};  // become 0, 1, 2; all above 2
+  bool terminal = false;        // descriptor 0 becomes the controlling terminal
   int group_dir = -1;           // with `group_file`, where the child writes its pid before it execs
   const char* group_file = nullptr;
   const rlimit* descriptors = nullptr;  // RLIMIT_NOFILE to go back to, or null

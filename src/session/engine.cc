@@ -103,8 +103,11 @@ void Engine::client_sent(int slot, std::size_t count) {
 }
 
 Op* Engine::open_op(int slot, std::uint32_t client_id, Kind kind, std::uint32_t window) {
-  if (free_ops_.empty()) return nullptr;
   Client& client = clients_[slot];
+  if (free_ops_.empty()) {
+    post(client, client_id, ErrorReply{Stage::kBusy, 0});
+    return nullptr;
+  }
   Op& op = ops_[free_ops_.back()];
   free_ops_.pop_back();
   const std::uint32_t generation = op.generation == kMaxGeneration ? 1 : op.generation + 1;
@@ -114,7 +117,8 @@ Op* Engine::open_op(int slot, std::uint32_t client_id, Kind kind, std::uint32_t 
   op.kind = kind;
   op.client = slot;
   op.client_id = client_id;
-  const int streams = kind == Kind::kExec ? 2 : kind == Kind::kRead || kind == Kind::kList ? 1 : 0;
+  const bool one = kind == Kind::kRead || kind == Kind::kList || kind == Kind::kDial;
+  const int streams = kind == Kind::kExec ? 2 : one ? 1 : 0;
   for (int i = 0; i < streams; ++i) {
     const std::size_t fair = std::max<std::size_t>(available(client) / 2, kFloor);
     const auto first =

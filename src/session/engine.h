@@ -72,7 +72,8 @@ class Engine {
   bool init_output(Op& op, int stream, box_wire::Bytes payload);
   bool init_output_eof(Op& op, box_wire::Bytes payload);
   bool init_credit(Op& op, box_wire::Bytes payload);
-  bool init_exec_reply(Op& op, box_wire::Type type, box_wire::Bytes payload);
+  bool init_start_reply(Op& op, box_wire::Type type, box_wire::Bytes payload);
+  bool init_exited(Op& op, box_wire::Bytes payload);
   bool init_done(Op& op, box_wire::Bytes payload);
   bool init_error(Op& op, box_wire::Bytes payload);
   bool init_file_reply(Op& op, box_wire::Type type, box_wire::Bytes payload);
@@ -83,12 +84,18 @@ class Engine {
   void client_frames(int slot);
   bool client_frame(int slot, const box_wire::Frame& frame);
   bool client_request(int slot, std::uint32_t id, box_wire::Type type, box_wire::Bytes payload);
+  template <typename Message>
+  bool client_asks(int slot, std::uint32_t id, Kind kind, box_wire::Bytes payload);
+  bool client_exec(int slot, std::uint32_t id, box_wire::Bytes payload);
+  void open_stdin(Op& op);
+  void expect_start(Op& op);
   bool client_stdin(Op& op, box_wire::Bytes payload);
   bool client_assembles(int slot, const box_wire::Frame& frame);
   void client_error(int slot);
   void orphan_operations(int slot);
   bool client_stream(Op* op, box_wire::Type type, box_wire::Bytes payload);
   Op* op_of_client(int slot, std::uint32_t id);
+  // Null when there are too many, which the client is then told.
   Op* open_op(int slot, std::uint32_t client_id, Kind kind, std::uint32_t window);
   static std::uint64_t client_key(int slot, std::uint32_t id) {
     return static_cast<std::uint64_t>(slot) << 32 | id;

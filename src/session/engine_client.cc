@@ -77,6 +77,9 @@ bool Engine::client_frame(int slot, const Frame& frame) {
     case Type::kWrite:
     case Type::kList:
     case Type::kStat:
+    case Type::kMkdir:
+    case Type::kRemove:
+    case Type::kDial:
       if (client_request(slot, id, type, frame.payload)) return true;
       return client_error(slot), false;
     default:
@@ -116,6 +119,12 @@ bool Engine::client_stream(Op* op, Type type, Bytes payload) {
     Signal signal;
     if (!decode(payload, signal) || (op != nullptr && op->kind != Kind::kExec)) return false;
     if (op != nullptr && !op->killed) put(init_out_, init_id(*op), signal);
+    return true;
+  }
+  if (type == Type::kResize) {
+    Resize resize;
+    if (!decode(payload, resize) || (op != nullptr && !op->has_terminal)) return false;
+    if (op != nullptr && !op->killed) put(init_out_, init_id(*op), resize);
     return true;
   }
   if (type != Type::kKill || !payload.empty()) return false;
@@ -175,82 +184,70 @@ void Engine::wake_assembly_waiters() {
 
 bool Engine::client_request(int slot, std::uint32_t id, Type type, Bytes payload) {
   if (id == 0 || op_of_client(slot, id) != nullptr) return false;
-  Kind kind = Kind::kPing;
-  std::uint32_t window = 0;
-  Ping ping;
-  Exec exec;
-  Read read;
-  Write write;
-  List list;
-  Stat stat;
   switch (type) {
     case Type::kPing:
-      if (!decode(payload, ping)) return false;
-      break;
+      return client_asks<Ping>(slot, id, Kind::kPing, payload);
     case Type::kExec:
-      if (!check_exec(payload, exec)) return false;
-      kind = Kind::kExec;
-      window = exec.window;
-      break;
+      return client_exec(slot, id, payload);
     case Type::kRead:
-      if (!decode(payload, read)) return false;
-      kind = Kind::kRead;
-      window = read.window;
-      break;
+      return client_asks<Read>(slot, id, Kind::kRead, payload);
     case Type::kWrite:
-      if (!decode(payload, write)) return false;
-      kind = Kind::kWrite;
-      break;
+      return client_asks<Write>(slot, id, Kind::kWrite, payload);
     case Type::kList:
-      if (!decode(payload, list)) return false;
-      kind = Kind::kList;
-      window = list.window;
-      break;
+      return client_asks<List>(slot, id, Kind::kList, payload);
+    case Type::kMkdir:
+      return client_asks<Mkdir>(slot, id, Kind::kChange, payload);
+    case Type::kRemove:
+      return client_asks<Remove>(slot, id, Kind::kChange, payload);
+    case Type::kDial:
+      return client_asks<Dial>(slot, id, Kind::kDial, payload);
     default:
-      if (!decode(payload, stat)) return false;
-      kind = Kind::kStat;
-      break;
+      return client_asks<Stat>(slot, id, Kind::kStat, payload);
   }
+}
+
+// Everything but EXEC: one decoded message, sent on with the window that is session's.
+template <typename Message>
+bool Engine::client_asks(int slot, std::uint32_t id, Kind kind, Bytes payload) {
+  constexpr bool kHasWindow = requires(Message m) { m.window; };
+  Message message;
+  if (!decode(payload, message)) return false;
+  std::uint32_t window = 0;
+  if constexpr (kHasWindow) window = message.window;
   Op* op = open_op(slot, id, kind, window);
-  if (op == nullptr) {
-    post(clients_[slot], id, ErrorReply{Stage::kBusy, 0});
-    return true;
-  }
-  op->output_left = ~std::uint64_t{0};
-  op->has_stdin = op->stdin_open =
-      kind == Kind::kWrite || (kind == Kind::kExec && (exec.flags & kExecStdin) != 0);
-  op->stdin_credit = op->has_stdin ? kWindow : 0;
-  const std::uint32_t to = init_id(*op);
-  switch (kind) {
-    case Kind::kPing:
-      put(init_out_, to, ping);
-      break;
-    case Kind::kExec:
-      if (exec.output_cap != 0) op->output_left = exec.output_cap;
-      op->start_deadline = now_ + config_.start_timeout;
-      arm(op->start_deadline);
-      if (exec.timeout_ms != 0) {
-        op->deadline = now_ + exec.timeout_ms;
-        arm(op->deadline);
-      }
-      put_exec_again(init_out_, to, payload, op->output[0].granted);
-      break;
-    case Kind::kRead:
-      read.window = op->output[0].granted;
-      put(init_out_, to, read);
-      break;
-    case Kind::kWrite:
-      put(init_out_, to, write);
-      break;
-    case Kind::kList:
-      list.window = op->output[0].granted;
-      put(init_out_, to, list);
-      break;
-    case Kind::kStat:
-      put(init_out_, to, stat);
-      break;
-  }
+  if (op == nullptr) return true;
+  if constexpr (kHasWindow) message.window = op->output[0].granted;
+  if (kind == Kind::kWrite || kind == Kind::kDial) open_stdin(*op);
+  if (kind == Kind::kDial) expect_start(*op);
+  put(init_out_, init_id(*op), message);
   return true;
+}
+
+bool Engine::client_exec(int slot, std::uint32_t id, Bytes payload) {
+  Exec exec;
+  if (!check_exec(payload, exec)) return false;
+  Op* op = open_op(slot, id, Kind::kExec, exec.window);
+  if (op == nullptr) return true;
+  if ((exec.flags & kExecStdin) != 0) open_stdin(*op);
+  op->has_terminal = (exec.flags & kExecTty) != 0;
+  if (exec.output_cap != 0) op->output_left = exec.output_cap;
+  expect_start(*op);
+  if (exec.timeout_ms != 0) {
+    op->deadline = now_ + exec.timeout_ms;
+    arm(op->deadline);
+  }
+  put_exec_again(init_out_, init_id(*op), payload, op->output[0].granted);
+  return true;
+}
+
+void Engine::open_stdin(Op& op) {
+  op.has_stdin = op.stdin_open = true;
+  op.stdin_credit = kWindow;
+}
+
+void Engine::expect_start(Op& op) {
+  op.start_deadline = now_ + config_.start_timeout;
+  arm(op.start_deadline);
 }
 
 }  // namespace temenos::session

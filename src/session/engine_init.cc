@@ -5,6 +5,13 @@ namespace temenos::session {
 
 using namespace box_wire;
 
+namespace {
+
+// Its streams flow only after a first answer of its own.
+bool starts(const Op& op) { return op.kind == Kind::kExec || op.kind == Kind::kDial; }
+
+}  // namespace
+
 void Engine::init_closed() {
   die({ControlType::kInitLost, static_cast<std::uint32_t>(LostReason::kEof)}, std::nullopt);
 }
@@ -54,6 +61,7 @@ bool Engine::init_frame(const Frame& frame) {
     case Type::kError:
     case Type::kFileDone:
     case Type::kStatReply:
+    case Type::kDialed:
       break;
     default:
       return violated(Violation::kUnknownType);
@@ -70,9 +78,11 @@ bool Engine::init_frame(const Frame& frame) {
     case Type::kCredit:
       return init_credit(*op, frame.payload);
     case Type::kStarted:
+    case Type::kDialed:
     case Type::kStdinClosed:
+      return init_start_reply(*op, type, frame.payload);
     case Type::kExited:
-      return init_exec_reply(*op, type, frame.payload);
+      return init_exited(*op, frame.payload);
     case Type::kDone:
       return init_done(*op, frame.payload);
     case Type::kError:
@@ -96,8 +106,8 @@ void Engine::init_hello(Bytes payload) {
 
 bool Engine::init_output(Op& op, int stream, Bytes payload) {
   Output& output = op.output[stream];
-  const bool streams = op.kind == Kind::kExec ? op.state != State::kAsked : true;
-  if (!streams || output.ended) return violated(Violation::kWrongState);
+  if ((starts(op) && op.state == State::kAsked) || output.ended)
+    return violated(Violation::kWrongState);
   if (payload.empty()) return violated(Violation::kBadPayload);
   const std::size_t cost = kHeaderSize + payload.size();
 #ifndef TEMENOS_PLANT_BOX_FRAMES
@@ -132,7 +142,7 @@ bool Engine::init_output_eof(Op& op, Bytes payload) {
   OutputEof eof;
   if (!decode(payload, eof)) return violated(Violation::kBadPayload);
   Output& output = op.output[eof.stream == Stream::kStdout ? 0 : 1];
-  if (op.kind != Kind::kExec || op.state == State::kAsked || output.ended) {
+  if (!starts(op) || op.state == State::kAsked || output.ended) {
     return violated(Violation::kWrongState);
   }
   output.ended = true;
@@ -148,7 +158,7 @@ bool Engine::init_credit(Op& op, Bytes payload) {
   Credit credit;
   if (!decode(payload, credit)) return violated(Violation::kBadPayload);
   if (credit.stream != Stream::kStdin || !op.has_stdin ||
-      (op.kind == Kind::kExec && op.state == State::kAsked)) {
+      (starts(op) && op.state == State::kAsked)) {
     return violated(Violation::kWrongState);
   }
   if (credit.bytes > kWindow - op.stdin_credit) return violated(Violation::kTooMuchCredit);
@@ -157,28 +167,30 @@ bool Engine::init_credit(Op& op, Bytes payload) {
   return true;
 }
 
-bool Engine::init_exec_reply(Op& op, Type type, Bytes payload) {
-  if (op.kind != Kind::kExec) return violated(Violation::kWrongState);
-  if (type == Type::kStarted) {
-    Started started;
-    if (!decode(payload, started)) return violated(Violation::kBadPayload);
-    if (op.state != State::kAsked) return violated(Violation::kWrongState);
-    op.state = State::kRunning;
-    tell(op, started);
-    return true;
-  }
+bool Engine::init_start_reply(Op& op, Type type, Bytes payload) {
+  Started started;
+  const bool good = type == Type::kStarted ? decode(payload, started) : payload.empty();
+  if (!good) return violated(Violation::kBadPayload);
+  if (!starts(op)) return violated(Violation::kWrongState);
   if (type == Type::kStdinClosed) {
-    if (!payload.empty()) return violated(Violation::kBadPayload);
     if (op.state == State::kAsked || !op.has_stdin || op.stdin_closed) {
       return violated(Violation::kWrongState);
     }
     op.stdin_closed = true;
-    tell_raw(op, type, {});
-    return true;
+  } else {
+    const Kind kind = type == Type::kStarted ? Kind::kExec : Kind::kDial;
+    if (op.kind != kind || op.state != State::kAsked) return violated(Violation::kWrongState);
+    op.state = State::kRunning;
   }
+  tell_raw(op, type, payload);
+  return true;
+}
+
+bool Engine::init_exited(Op& op, Bytes payload) {
   Exited exited;
   if (!decode(payload, exited)) return violated(Violation::kBadPayload);
-  if (op.state != State::kRunning) return violated(Violation::kWrongState);
+  if (op.kind != Kind::kExec || op.state != State::kRunning)
+    return violated(Violation::kWrongState);
   op.state = State::kExited;
   tell(op, exited);
   return true;
@@ -202,7 +214,10 @@ bool Engine::init_error(Op& op, Bytes payload) {
   if (!decode(payload, error) || error.stage > Stage::kCancelled) {
     return violated(Violation::kBadPayload);
   }
-  if (op.kind == Kind::kPing || op.state != State::kAsked) return violated(Violation::kWrongState);
+  // Only a connection can fail after it has started.
+  if (op.kind == Kind::kPing || (op.state != State::kAsked && op.kind != Kind::kDial)) {
+    return violated(Violation::kWrongState);
+  }
   tell(op, error);
   close_op(op);
   return true;
@@ -222,9 +237,11 @@ bool Engine::init_file_reply(Op& op, Type type, Bytes payload) {
   } else {
     FileDone done;
     if (!decode(payload, done)) return violated(Violation::kBadPayload);
-    if (op.kind != Kind::kRead && op.kind != Kind::kWrite && op.kind != Kind::kList) {
-      return violated(Violation::kWrongState);
-    }
+    const bool counts = op.kind == Kind::kRead || op.kind == Kind::kWrite ||
+                        op.kind == Kind::kList || op.kind == Kind::kChange;
+    const bool hung_up =
+        op.kind == Kind::kDial && op.state == State::kRunning && op.output[0].ended;
+    if (!counts && !hung_up) return violated(Violation::kWrongState);
     tell(op, done);
   }
   close_op(op);

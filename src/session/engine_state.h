@@ -16,13 +16,13 @@ inline constexpr Millis kNever = ~Millis{0};
 
 struct EngineConfig {
   Millis hello_timeout = 30'000;
-  Millis start_timeout = 30'000;     // from EXEC to STARTED or ERROR
+  Millis start_timeout = 30'000;     // from EXEC to STARTED or ERROR, from DIAL to DIALED or ERROR
   Millis kill_grace = 2'000;         // from KILL to the end of the operation
   Millis kill_grace_each = 20;       // more for each other operation being killed
   Millis assembly_timeout = 10'000;  // for a client's EXEC of several frames
 };
 
-enum class Kind : std::uint8_t { kExec, kRead, kWrite, kList, kStat, kPing };
+enum class Kind : std::uint8_t { kExec, kRead, kWrite, kList, kStat, kChange, kDial, kPing };
 enum class State : std::uint8_t { kFree, kAsked, kRunning, kExited };
 struct Output {
   std::uint64_t wanted = 0;   // what the client still takes, in whole frames
@@ -39,6 +39,7 @@ struct Op {
   std::array<Output, 2> output;
   std::uint32_t stdin_credit = 0;  // what the client may still send
   bool has_stdin = false;
+  bool has_terminal = false;
   bool stdin_open = false;    // the client has not sent its end
   bool stdin_closed = false;  // init has said that nobody reads it
   bool capped = false;
@@ -46,8 +47,8 @@ struct Op {
   bool timed_out = false;
   bool killed = false;
   bool starved = false;
-  std::uint64_t output_left = 0;
-  Millis start_deadline = kNever;  // of an exec, while it is asked
+  std::uint64_t output_left = ~std::uint64_t{0};
+  Millis start_deadline = kNever;  // of an exec and a dial, while it is asked
   Millis deadline = kNever;
   Millis kill_deadline = kNever;
 };

@@ -127,7 +127,8 @@ bool read_exec(Bytes payload, Exec& exec, bool keep_lists) {
   if (payload.size() > kMaxMessage) return false;
   Reader in(payload);
   exec.flags = in.number<std::uint32_t>();
-  in.require((exec.flags & ~kExecStdin) == 0);
+  in.require((exec.flags & ~(kExecStdin | kExecTty)) == 0);
+  in.require((exec.flags & kExecTty) == 0 || (exec.flags & kExecStdin) != 0);
   exec.timeout_ms = in.number<std::uint32_t>();
   exec.output_cap = in.number<std::uint64_t>();
   exec.window = in.window();
@@ -136,6 +137,9 @@ bool read_exec(Bytes payload, Exec& exec, bool keep_lists) {
   exec.env.clear();
   in.list(1, keep_lists ? &exec.argv : nullptr);
   in.list(0, keep_lists ? &exec.env : nullptr);
+  exec.rows = in.number<std::uint16_t>();
+  exec.cols = in.number<std::uint16_t>();
+  in.require((exec.flags & kExecTty) != 0 || (exec.rows == 0 && exec.cols == 0));
   return in.done();
 }
 
@@ -173,7 +177,8 @@ bool decode(Bytes payload, Ping& m) {
 void put(ByteQueue& out, std::uint32_t id, const Exec& m) {
   Writer writer;
   write_exec_head(writer, m);
-  writer.text(m.cwd).list(m.argv).list(m.env).send(out, Type::kExec, id);
+  writer.text(m.cwd).list(m.argv).list(m.env);
+  writer.number(m.rows).number(m.cols).send(out, Type::kExec, id);
 }
 bool decode(Bytes payload, Exec& m) { return read_exec(payload, m, true); }
 bool check_exec(Bytes payload, Exec& exec) { return read_exec(payload, exec, false); }
@@ -334,6 +339,67 @@ bool decode(Bytes payload, Stat& m) {
   Reader in(payload);
   m.follow = in.flag();
   m.path = in.path();
+  return in.done();
+}
+
+void put(ByteQueue& out, std::uint32_t id, const Mkdir& m) {
+  Writer()
+      .number(static_cast<std::uint8_t>(m.parents))
+      .number(m.mode)
+      .text(m.path)
+      .send(out, Type::kMkdir, id);
+}
+bool decode(Bytes payload, Mkdir& m) {
+  Reader in(payload);
+  m.parents = in.flag();
+  m.mode = in.number<std::uint32_t>();
+  in.require(m.mode <= 07777);
+  m.path = in.path();
+  return in.done();
+}
+
+void put(ByteQueue& out, std::uint32_t id, const Remove& m) {
+  Writer().number(static_cast<std::uint8_t>(m.recursive)).text(m.path).send(out, Type::kRemove, id);
+}
+bool decode(Bytes payload, Remove& m) {
+  Reader in(payload);
+  m.recursive = in.flag();
+  m.path = in.path();
+  return in.done();
+}
+
+void put(ByteQueue& out, std::uint32_t id, const Resize& m) {
+  Writer().number(m.rows).number(m.cols).send(out, Type::kResize, id);
+}
+bool decode(Bytes payload, Resize& m) {
+  Reader in(payload);
+  m.rows = in.number<std::uint16_t>();
+  m.cols = in.number<std::uint16_t>();
+  return in.done();
+}
+
+void put(ByteQueue& out, std::uint32_t id, const Dial& m) {
+  Writer()
+      .number(static_cast<std::uint8_t>(m.to))
+      .number(m.port)
+      .number(m.window)
+      .text(m.path)
+      .send(out, Type::kDial, id);
+}
+bool decode(Bytes payload, Dial& m) {
+  Reader in(payload);
+  const auto to = in.number<std::uint8_t>();
+  m.to = static_cast<Dial::To>(to);
+  m.port = in.number<std::uint16_t>();
+  m.window = in.window();
+  if (m.to == Dial::To::kTcp) {
+    in.require(m.port != 0);
+    m.path = in.text(0, 0);
+  } else {
+    in.require(m.to == Dial::To::kUnix && m.port == 0);
+    m.path = in.path();
+    in.require(m.path.size() <= kMaxSocketPath);
+  }
   return in.done();
 }
 

@@ -28,9 +28,10 @@ struct Ping {  // also PONG
   std::uint64_t token = 0;
 };
 struct FileDone {
-  std::uint64_t count = 0;  // bytes read or written, entries listed
+  std::uint64_t count = 0;  // bytes read or written; entries listed, made, removed
 };
 inline constexpr std::uint32_t kExecStdin = 1;  // the exec has a stdin; else it is /dev/null
+inline constexpr std::uint32_t kExecTty = 2;    // a terminal; only together with kExecStdin
 struct Exec {
   std::uint32_t flags = 0;
   std::uint32_t timeout_ms = 0;    // 0: none; session enforces it, init ignores it
@@ -38,6 +39,10 @@ struct Exec {
   std::uint32_t window = kWindow;  // initial credit of stdout and of stderr
   std::string_view cwd;            // absolute
   std::vector<std::string_view> argv, env;
+  std::uint16_t rows = 0, cols = 0;  // of the terminal; 0 without one, and where it is not known
+};
+struct Resize {
+  std::uint16_t rows = 0, cols = 0;
 };
 struct Started {
   std::uint32_t pid = 0;
@@ -117,6 +122,22 @@ enum class FileType : std::uint8_t {
   kSocket,
   kDevice
 };
+struct Mkdir {
+  bool parents = false;       // make what is missing above it; one that is there is no error
+  std::uint32_t mode = 0755;  // permission bits
+  std::string_view path;
+};
+struct Remove {
+  bool recursive = false;
+  std::string_view path;
+};
+struct Dial {
+  enum class To : std::uint8_t { kTcp = 1, kUnix };
+  To to = To::kTcp;
+  std::uint16_t port = 0;  // on the box's loopback; 0 for kUnix
+  std::uint32_t window = kWindow;
+  std::string_view path;  // of kUnix, at most kMaxSocketPath bytes, else empty
+};
 struct StatReply {
   FileType type = FileType::kOther;
   std::uint32_t mode = 0;  // permission bits with setuid, setgid, sticky
@@ -145,7 +166,12 @@ void put(ByteQueue& out, std::uint32_t id, Type type, Bytes payload = {});
   X(OutputEof)                  \
   X(Credit)                     \
   X(Signal)                     \
-  X(Exited) X(Done) X(ErrorReply) X(Read) X(Write) X(List) X(Stat) X(FileDone) X(StatReply)
+  X(Exited)                     \
+  X(Done)                       \
+  X(ErrorReply)                 \
+  X(Read)                       \
+  X(Write)                      \
+  X(List) X(Stat) X(Mkdir) X(Remove) X(FileDone) X(StatReply) X(Resize) X(Dial)
 #define TEMENOS_DECLARE(M)                                      \
   void put(ByteQueue& out, std::uint32_t id, const M& message); \
   bool decode(Bytes payload, M& message);

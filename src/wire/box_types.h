@@ -15,6 +15,7 @@ inline constexpr std::size_t kMaxMessage = (2u << 20) + (64u << 10);  // assembl
 inline constexpr std::size_t kMaxArgs = 65536;                        // argv and env, each
 inline constexpr std::size_t kMaxPath = 4095;
 inline constexpr std::size_t kMaxName = 255;
+inline constexpr std::size_t kMaxSocketPath = 107;  // what sockaddr_un holds
 inline constexpr std::size_t kMaxLeftRunning = 64;
 // Credit counts whole frames, header and payload. No stream may ever have more than this
 // outstanding.
@@ -26,15 +27,15 @@ enum class Type : std::uint16_t {
   kPong = 3,
   kExec = 16,
   kStarted = 17,
-  kStdin = 18,     // raw bytes; also the body of WRITE
+  kStdin = 18,     // raw bytes; also the body of WRITE, what goes to a dialed port
   kStdinEof = 19,  // no payload
   kStdinClosed = 20,
-  kStdout = 21,  // raw bytes, never empty; also the content of READ, the entries of LIST
+  kStdout = 21,  // raw bytes, never empty; also READ's content, LIST's entries, what a port says
   kStderr = 22,
   kOutputEof = 23,
   kCredit = 24,
   kSignal = 25,
-  kKill = 26,  // no payload; ends an exec's tree, cancels a file operation
+  kKill = 26,  // no payload; ends an exec's tree, cancels any other operation
   kExited = 27,
   kDone = 28,
   kError = 29,
@@ -44,7 +45,12 @@ enum class Type : std::uint16_t {
   kStat = 35,
   kFileDone = 36,
   kStatReply = 37,
-  // Reserved: pty and resize from 48, dial from 56, jobs from 64, archives from 72, eight each.
+  kMkdir = 38,
+  kRemove = 39,
+  kResize = 48,
+  kDial = 56,
+  kDialed = 57,  // no payload
+  // Reserved: jobs from 64, archives from 72, eight each.
 };
 
 enum class Stream : std::uint8_t { kStdin = 0, kStdout = 1, kStderr = 2 };
