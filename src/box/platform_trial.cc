@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "base/try.h"
-#include "box/box.h"
+#include "box/box_handle.h"
 #include "temenos/policy_builder.h"
 
 namespace temenos::box {
@@ -31,7 +31,7 @@ PlatformTrial try_platform(const HostDirs& dirs, const gvisor::Runsc& runsc,
     options.platform = name;
     options.start_timeout_s = kTrialStartSeconds;
     options.cancel_fd = cancel_fd;
-    auto box = TRY(Box::start(policy, dirs, options));
+    auto box = TRY(BoxHandle::start(policy, dirs, options));
     ExecRequest request;
     request.argv = {"/bin/sh", "-c", kTrialScript};
     request.env = box.environment();

@@ -8,6 +8,7 @@
 
 #include "box/session_client.h"
 #include "wire/box_frame.h"
+#include "wire/box_protocol.h"
 #include "wire/byte_queue.h"
 
 namespace temenos {

@@ -16,6 +16,15 @@ using namespace box_wire;
 
 namespace {
 
+// Public names for what the wire says (temenos/files.h), value for value.
+static_assert(static_cast<int>(temenos::FileType::kDevice) ==
+              static_cast<int>(box_wire::FileType::kDevice));
+static_assert(static_cast<int>(WriteOptions::How::kAppend) ==
+              static_cast<int>(Write::How::kAppend));
+temenos::FileType public_type(box_wire::FileType type) {
+  return static_cast<temenos::FileType>(type);
+}
+
 constexpr std::uint32_t kCreditStep = kWindow / 4;
 constexpr std::chrono::seconds kCancelGrace{5};
 
@@ -287,7 +296,8 @@ Result<std::string> SessionClient::read_file(std::string_view path, std::uint64_
 Result<void> SessionClient::write_file(std::string_view path, std::string_view data,
                                        const WriteOptions& options) {
   auto call = TRY(FileCall::make(*channel_, "write", path));
-  put(channel_->out, call.id, Write{options.how, options.mode, path});
+  put(channel_->out, call.id,
+      Write{static_cast<Write::How>(options.how), options.mode.value_or(kKeepMode), path});
   std::size_t credit = kWindow;
   for (bool ended = false;;) {
     while (!data.empty() && credit > kHeaderSize) {
@@ -335,8 +345,8 @@ Result<std::vector<DirEntry>> SessionClient::list(std::string_view path, std::si
                     call.what + ": more than " + std::to_string(max_entries) + " entries",
                     "list a smaller directory");
       }
-      entries.push_back(
-          {std::string(entry.name), entry.type, entry.mode, entry.size, entry.mtime_ns});
+      entries.push_back({std::string(entry.name), public_type(entry.type), entry.mode, entry.size,
+                         entry.mtime_ns});
     }
     due += static_cast<std::uint32_t>(kHeaderSize + frame.payload.size());
     TRY(call.give_credit(due));
@@ -351,13 +361,9 @@ Result<FileInfo> SessionClient::stat(std::string_view path, bool follow) {
   if (static_cast<Type>(frame.header.type) != Type::kStatReply || !decode(frame.payload, reply)) {
     return channel_->broken("no answer to a stat");
   }
-  return FileInfo{reply.type,
-                  reply.mode,
-                  reply.uid,
-                  reply.gid,
-                  reply.size,
-                  reply.mtime_ns,
-                  std::string(reply.target)};
+  return FileInfo{
+      public_type(reply.type),  reply.mode, reply.uid, reply.gid, reply.size, reply.mtime_ns,
+      std::string(reply.target)};
 }
 
 Result<void> SessionClient::ping() {

@@ -11,69 +11,17 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/unique_fd.h"
 #include "temenos/error.h"
+#include "temenos/exec.h"
 #include "temenos/exec_result.h"
-#include "wire/box_protocol.h"
+#include "temenos/files.h"
 
 namespace temenos {
-
-struct TerminalSize {
-  std::uint16_t rows = 0, cols = 0;  // 0: not known
-};
-// Of the terminal that `fd` is; nothing when it is none.
-std::optional<TerminalSize> terminal_size(int fd);
-
-struct ExecRequest {
-  std::vector<std::string> argv;  // argv[0] without a slash is looked up in the PATH of `env`
-  std::vector<std::string> env;   // the whole environment, "K=V"
-  std::string cwd = "/";          // absolute
-  std::chrono::milliseconds timeout{0};  // 0: none. Wall clock; then the whole tree is ended
-  std::uint64_t output_cap = 0;          // bytes of stdout and stderr together; 0: none
-  // The command gets a terminal of this size (and needs TERM in `env`): all its output is stdout,
-  // stderr stays empty. The end of stdin_fd is typed as Ctrl-D; without a stdin_fd at once.
-  std::optional<TerminalSize> terminal;
-};
-
-struct ExecIo {
-  int stdin_fd = -1;   // read until its end or the exec's; -1: the command gets /dev/null
-  int stdout_fd = -1;  // -1: captured into the result
-  int stderr_fd = -1;
-  int signal_fd = -1;  // a signalfd(2): each signal read goes to all processes of the exec
-  // A terminal whose size is sent each time signal_fd brings SIGWINCH, which then is not forwarded.
-  // Of use with ExecRequest::terminal only.
-  int terminal_fd = -1;
-  int cancel_fd = -1;  // an eventfd(2) or the like: once readable, the tree is ended
-  std::size_t capture_head = 512 * 1024;  // bytes kept of each captured stream
-  std::size_t capture_tail = 512 * 1024;
-};
-
-struct WriteOptions {
-  box_wire::Write::How how = box_wire::Write::How::kReplace;
-  std::uint32_t mode = box_wire::kKeepMode;
-};
-
-struct FileInfo {
-  box_wire::FileType type = box_wire::FileType::kOther;
-  std::uint32_t mode = 0;
-  std::uint32_t uid = 0, gid = 0;  // as the box sees them
-  std::uint64_t size = 0;
-  std::int64_t mtime_ns = 0;  // since 1970
-  std::string target;         // of a symlink; the box wrote it, never follow it outside
-};
-
-struct DirEntry {
-  std::string name;  // bytes; one component, never "." or ".."
-  box_wire::FileType type = box_wire::FileType::kOther;
-  std::uint32_t mode = 0;
-  std::uint64_t size = 0;
-  std::int64_t mtime_ns = 0;
-};
 
 class SessionClient {
  public:

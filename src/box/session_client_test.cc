@@ -455,13 +455,13 @@ TEST_F(SessionClientTest, FilesAreReadWrittenListedAndLookedAt) {
   ASSERT_TRUE(info);
   EXPECT_EQ(info->size, 3'000'000u);
   EXPECT_EQ(info->mode, 0640u);
-  EXPECT_EQ(info->type, box_wire::FileType::kRegular);
+  EXPECT_EQ(info->type, FileType::kRegular);
 
   ASSERT_TRUE(client.write_file(path, "short"));  // keeps the mode
   EXPECT_EQ(client.stat(path)->mode, 0640u);
-  ASSERT_TRUE(client.write_file(path, "+more", {.how = box_wire::Write::How::kAppend}));
+  ASSERT_TRUE(client.write_file(path, "+more", {.how = WriteOptions::How::kAppend}));
   EXPECT_EQ(*client.read_file(path, 100), "short+more");
-  auto exists = client.write_file(path, "x", {.how = box_wire::Write::How::kCreate});
+  auto exists = client.write_file(path, "x", {.how = WriteOptions::How::kCreate});
   ASSERT_FALSE(exists);
   EXPECT_EQ(exists.error().code, Code::kAlreadyExists);
 
@@ -470,7 +470,7 @@ TEST_F(SessionClientTest, FilesAreReadWrittenListedAndLookedAt) {
   EXPECT_EQ(client.stat(dir_ + "/link", true)->size, 10u);
   ASSERT_TRUE(client.write_file(dir_ + "/link", "through"));
   EXPECT_EQ(*client.read_file(path, 100), "through");
-  EXPECT_EQ(client.stat(dir_ + "/link")->type, box_wire::FileType::kSymlink);
+  EXPECT_EQ(client.stat(dir_ + "/link")->type, FileType::kSymlink);
 
   auto entries = client.list(dir_);
   ASSERT_TRUE(entries);
@@ -491,7 +491,7 @@ TEST_F(SessionClientTest, AFifoDoesNotHoldInit) {
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   EXPECT_EQ(client.read_file(path, 1).error().sys_errno, EINVAL);
   EXPECT_FALSE(client.write_file(path, "x"));
-  EXPECT_FALSE(client.write_file(path, "x", {.how = box_wire::Write::How::kAppend}));
+  EXPECT_FALSE(client.write_file(path, "x", {.how = WriteOptions::How::kAppend}));
   EXPECT_TRUE(client.ping());
 }
 

@@ -204,7 +204,7 @@ struct SessionClient::ExecCall {
     exec.timeout_ms = static_cast<std::uint32_t>(
         std::clamp<std::int64_t>(request.timeout.count(), 0, UINT32_MAX));
     exec.output_cap = request.output_cap;
-    exec.cwd = request.cwd;
+    exec.cwd = request.cwd.empty() ? "/" : request.cwd;
     exec.argv.assign(request.argv.begin(), request.argv.end());
     exec.env.assign(request.env.begin(), request.env.end());
     bool nul = request.cwd.find('\0') != std::string::npos;
@@ -214,7 +214,7 @@ struct SessionClient::ExecCall {
         nul = nul || text.find('\0') != std::string::npos;
       }
     }
-    if (request.argv.empty() || nul || request.cwd.empty() || request.cwd[0] != '/' ||
+    if (request.argv.empty() || nul || (!request.cwd.empty() && request.cwd[0] != '/') ||
         request.cwd.size() > kMaxPath) {
       return fail(Code::kInvalidArgument, "exec request",
                   "give a command, an absolute working directory, and no NUL bytes");

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "base/try.h"
-#include "box/box.h"
+#include "box/box_handle.h"
 #include "box/platform_trial.h"
 #include "cli/command.h"
 #include "codec/json.h"

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "base/try.h"
-#include "box/box.h"
+#include "box/box_handle.h"
 #include "box/exec_result_json.h"
 #include "box/platform_trial.h"
 #include "cli/box_flags.h"
@@ -37,8 +37,8 @@ class RunHelp : public CLI::Formatter {
   }
 };
 
-Result<box::Box> start_box(const BoxFlags& flags, const Policy& policy, const box::HostDirs& dirs,
-                           int cancel) {
+Result<box::BoxHandle> start_box(const BoxFlags& flags, const Policy& policy,
+                                 const box::HostDirs& dirs, int cancel) {
   // Before a platform is tried, which starts boxes.
   TRY(box::refuse_what_is_not_built(policy));
   box::sweep(dirs);
@@ -55,7 +55,7 @@ Result<box::Box> start_box(const BoxFlags& flags, const Policy& policy, const bo
         if (isatty(2)) warn("trying gVisor on this host: " + name + " (once per boot) ...");
         return box::try_platform(dirs, runsc, name, cancel);
       }));
-  return box::Box::start(policy, dirs, options);
+  return box::BoxHandle::start(policy, dirs, options);
 }
 
 // Signals that a terminal or a supervisor sends to us are meant for the command.
@@ -85,7 +85,7 @@ void print_json(const Error& error) {
 }
 
 // Ends the box and says what it left for host programs to obey. On every way out of run().
-Result<void> finish(box::Box& box) {
+Result<void> finish(box::BoxHandle& box) {
   const auto end = TRY(box.stop());
   for (const auto& file : end.made) {
     warn("the box made " + escape(file.path) + ", which host programs obey by themselves (" +
@@ -129,7 +129,7 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
     warn("interrupted by " + signal_name(number) + ": the box was not started: start it again");
     return 128 + number;
   }
-  box::Box& box = *started;
+  box::BoxHandle& box = *started;
   if (box.default_directory() == box::kBoxHome && !box_flags.no_project && isatty(2)) {
     warn(
         "no git repository here, so this directory is not in the box: --write . or --read . mounts "

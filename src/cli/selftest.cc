@@ -13,7 +13,7 @@
 #include "base/scope_exit.h"
 #include "base/text.h"
 #include "base/try.h"
-#include "box/box.h"
+#include "box/box_handle.h"
 #include "box/platform_trial.h"
 #include "cli/command.h"
 #include "codec/json.h"
@@ -76,15 +76,16 @@ class Selftest {
  private:
   Result<void> make_directory();
   Result<void> make_project();
-  Result<box::Box> start();
-  void attack(box::Box& box);
-  void check_host_files(box::Box& box);
-  void check_exec(box::Box& box);
+  Result<box::BoxHandle> start();
+  void attack(box::BoxHandle& box);
+  void check_host_files(box::BoxHandle& box);
+  void check_exec(box::BoxHandle& box);
   void check_session_jail();
   void add(std::string name, bool ok, std::string detail = {}) {
     rows_.push_back({std::move(name), ok, ok ? "" : std::move(detail)});
   }
-  std::string in_box(box::Box& box, const std::vector<std::string>& argv, int timeout_ms = 20'000);
+  std::string in_box(box::BoxHandle& box, const std::vector<std::string>& argv,
+                     int timeout_ms = 20'000);
 
   box::HostDirs dirs_;
   std::string wanted_;
@@ -113,7 +114,7 @@ Result<void> Selftest::make_project() {
   return {};
 }
 
-Result<box::Box> Selftest::start() {
+Result<box::BoxHandle> Selftest::start() {
   box::sweep(dirs_);
   auto probe = TRY(box::probe_runsc(dirs_));
   box::StartOptions options;
@@ -128,10 +129,11 @@ Result<box::Box> Selftest::start() {
   }
   const auto policy =
       TRY(Policy::Builder().network(NetworkMode::kNone).read(directory_ + "/readonly").build());
-  return box::Box::start(policy, dirs_, options);
+  return box::BoxHandle::start(policy, dirs_, options);
 }
 
-std::string Selftest::in_box(box::Box& box, const std::vector<std::string>& argv, int timeout_ms) {
+std::string Selftest::in_box(box::BoxHandle& box, const std::vector<std::string>& argv,
+                             int timeout_ms) {
   ExecRequest request;
   request.argv = argv;
   request.env = box.environment({{"SECRET", directory_ + "/secret"},
@@ -143,7 +145,7 @@ std::string Selftest::in_box(box::Box& box, const std::vector<std::string>& argv
   return result->stdout_data + result->stderr_data;
 }
 
-void Selftest::attack(box::Box& box) {
+void Selftest::attack(box::BoxHandle& box) {
   struct {
     const char* name;
     std::vector<std::string> prefix;
@@ -169,7 +171,7 @@ void Selftest::attack(box::Box& box) {
   }
 }
 
-void Selftest::check_host_files(box::Box& box) {
+void Selftest::check_host_files(box::BoxHandle& box) {
   const std::string project = directory_ + "/project";
   in_box(box, {"/bin/sh", "-c",
                "cd \"$PROJECT\" && cp /bin/true made && chown 33:33 made; chmod 6755 made; mknod "
@@ -183,7 +185,7 @@ void Selftest::check_host_files(box::Box& box) {
          {"/bin/sh", "-c", "cd \"$PROJECT\" && mkdir -p .vscode && echo '{}' >.vscode/tasks.json"});
 }
 
-void Selftest::check_exec(box::Box& box) {
+void Selftest::check_exec(box::BoxHandle& box) {
   add("a command's output comes back", in_box(box, {"/bin/echo", "hello"}) == "hello\n");
   ExecRequest request;
   request.argv = {"/bin/sh", "-c", "setsid sleep 300 & wait"};

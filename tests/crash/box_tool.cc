@@ -11,14 +11,14 @@
 
 #include "base/text.h"
 #include "base/try.h"
-#include "box/box_manager.h"
+#include "box/box_store.h"
 #include "temenos/policy_builder.h"
 
 namespace temenos {
 namespace {
 
-using box::Box;
-using box::BoxManager;
+using box::BoxHandle;
+using box::BoxStore;
 
 const char* platform() {
   const char* name = std::getenv("TEMENOS_PLATFORM");
@@ -45,7 +45,7 @@ void say(const box::BoxEnd& end) {
   for (const auto& text : end.unseen) printf("unseen %s\n", text.c_str());
 }
 
-Result<int> exec(Box box, const box::HostDirs& dirs, char** words) {
+Result<int> exec(BoxHandle box, const box::HostDirs& dirs, char** words) {
   TRY(box.ensure_started(start_options(dirs)));
   say(box.found_at_start());
   ExecRequest request;
@@ -64,7 +64,7 @@ Result<int> run(int argc, char** argv) {
   const std::string verb = argc > 1 ? argv[1] : "";
   box::HostDirs dirs = TRY(box::host_dirs());
   dirs.libexec = TEMENOS_LIBEXEC;
-  BoxManager manager = BoxManager::open(dirs);
+  BoxStore manager = BoxStore::open(dirs);
   if (verb == "list") {
     for (const auto& info : TRY(manager.list())) {
       printf("%s %s %s\n", info.name.name.c_str(), info.id.c_str(), info.alive ? "alive" : "-");
@@ -81,7 +81,7 @@ Result<int> run(int argc, char** argv) {
     say(TRY(manager.remove(name)));
     return 0;
   }
-  Box box = TRY(manager.find(name));
+  BoxHandle box = TRY(manager.find(name));
   if (verb == "exec") return exec(std::move(box), dirs, argv + 3);
   if (verb == "start") {
     TRY(box.ensure_started(start_options(dirs)));

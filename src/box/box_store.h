@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "box/box.h"
+#include "box/box_handle.h"
 #include "box/box_record.h"
 #include "box/host_dirs.h"
 #include "temenos/error.h"
@@ -24,23 +24,24 @@ struct BoxInfo {
   std::string trouble;  // not empty: its record cannot be read, and why
 };
 
-class BoxManager {
+class BoxStore {
  public:
   // Also removes what killed processes left half-made.
-  static BoxManager open(const HostDirs& dirs);
+  static BoxStore open(const HostDirs& dirs);
 
   // A new one; kAlreadyExists when there is one of this name. Nothing is started.
-  Result<Box> create(const BoxName& name, const std::string& project_dir, const Policy& policy);
+  Result<BoxHandle> create(const BoxName& name, const std::string& project_dir,
+                           const Policy& policy);
   // kNotFound: no such box.
-  Result<Box> find(const BoxName& name) const;
+  Result<BoxHandle> find(const BoxName& name) const;
   // All of this user's, by scope and name.
   Result<std::vector<BoxInfo>> list() const;
-  // Stops it and removes it with all its files. With `end` what Box::stop() says.
+  // Stops it and removes it with all its files. With `end` what BoxHandle::stop() says.
   Result<BoxEnd> remove(const BoxName& name);
 
  private:
   Result<store::DataDir> open_dir(const BoxName& name) const;
-  explicit BoxManager(HostDirs dirs) : dirs_(std::move(dirs)) {}
+  explicit BoxStore(HostDirs dirs) : dirs_(std::move(dirs)) {}
   HostDirs dirs_;
 };
 

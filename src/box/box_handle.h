@@ -1,10 +1,10 @@
 // A box: what the library offers to run untrusted code in.
 //
 // Starting one starts its keeper, which starts everything else (ARCHITECTURE.md, "Processes"). A
-// box of Box::start() lives as long as this object: when it is destroyed, or its process dies, the
-// box ends and leaves nothing. A box of a BoxManager (box_manager.h) lives until it is stopped, and
-// its files until it is removed; the object is a handle, of which there may be many in many
-// processes. It trusts the policy and the caller; it trusts nothing that comes out of the box.
+// box of BoxHandle::start() lives as long as this object: when it is destroyed, or its process
+// dies, the box ends and leaves nothing. A box of a BoxStore (box_manager.h) lives until it is
+// stopped, and its files until it is removed; the object is a handle, of which there may be many in
+// many processes. It trusts the policy and the caller; it trusts nothing that comes out of the box.
 //
 // Thread-safety: none; one thread at a time an object. For several threads, a handle each.
 #pragma once
@@ -45,22 +45,23 @@ Result<void> refuse_what_is_not_built(const Policy& policy);
 // Removes what killed processes left: half-made data dirs, and whole ones of boxes without a name.
 void sweep(const HostDirs& dirs);
 
-// Ends the box with a name whose data dir this is, and looks at what it wrote (Box::stop()). The
-// caller has the turn (store/data_dir.h).
+// Ends the box with a name whose data dir this is, and looks at what it wrote (BoxHandle::stop()).
+// The caller has the turn (store/data_dir.h).
 Result<BoxEnd> stop_box(const HostDirs& dirs, store::DataDir& dir,
                         std::unique_ptr<KeeperLink> keeper);
 
-class Box {
+class BoxHandle {
  public:
   // A box that goes with this object. Refuses what is not built yet or cannot be held here, and
   // then leaves nothing behind.
-  static Result<Box> start(const Policy& policy, const HostDirs& dirs, const StartOptions& options);
+  static Result<BoxHandle> start(const Policy& policy, const HostDirs& dirs,
+                                 const StartOptions& options);
   // The handle of a box with a name. Nothing is started.
-  static Box of(const HostDirs& dirs, store::DataDir dir, BoxRecord record);
+  static BoxHandle of(const HostDirs& dirs, store::DataDir dir, BoxRecord record);
 
-  Box(Box&&) = default;
-  Box& operator=(Box&&) = delete;
-  ~Box();
+  BoxHandle(BoxHandle&&) = default;
+  BoxHandle& operator=(BoxHandle&&) = delete;
+  ~BoxHandle();
 
   // With a name only. Starts it if it does not live, and connects; of two that do so at once, one
   // starts it. `options.project_dir` is not looked at: the record says it.
@@ -96,7 +97,7 @@ class Box {
   Error explain(const Error& error);
 
  private:
-  Box() = default;
+  BoxHandle() = default;
   Result<void> launch(const Policy& policy, const StartOptions& options, bool durable);
   Result<void> prepare(const Policy& policy, const StartOptions& options);
   Result<void> open_session(UniqueFd socket);

@@ -1,4 +1,4 @@
-#include "box/box.h"
+#include "box/box_handle.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -87,7 +87,7 @@ Result<BoxEnd> stop_box(const HostDirs& dirs, store::DataDir& dir,
   return end;
 }
 
-Result<void> Box::prepare(const Policy& policy, const StartOptions& options) {
+Result<void> BoxHandle::prepare(const Policy& policy, const StartOptions& options) {
   mounts_ = TRY(resolve_mounts(policy, options.project_dir, dirs_));
   warnings_ = mounts_.warnings;
   if (policy->network == NetworkMode::kHost) {
@@ -100,9 +100,10 @@ Result<void> Box::prepare(const Policy& policy, const StartOptions& options) {
   return {};
 }
 
-Result<Box> Box::start(const Policy& policy, const HostDirs& dirs, const StartOptions& options) {
+Result<BoxHandle> BoxHandle::start(const Policy& policy, const HostDirs& dirs,
+                                   const StartOptions& options) {
   TRY(refuse_what_is_not_built(policy));
-  Box box;
+  BoxHandle box;
   box.dirs_ = dirs;
   TRY(box.prepare(policy, options));
   box.data_ = TRY(store::stage(dirs.data, store::Kind::kRun));
@@ -115,8 +116,8 @@ Result<Box> Box::start(const Policy& policy, const HostDirs& dirs, const StartOp
   return box;
 }
 
-Box Box::of(const HostDirs& dirs, store::DataDir dir, BoxRecord record) {
-  Box box;
+BoxHandle BoxHandle::of(const HostDirs& dirs, store::DataDir dir, BoxRecord record) {
+  BoxHandle box;
   box.dirs_ = dirs;
   box.data_ = std::move(dir);
   box.env_ = record.policy->env;
@@ -125,7 +126,7 @@ Box Box::of(const HostDirs& dirs, store::DataDir dir, BoxRecord record) {
   return box;
 }
 
-Result<void> Box::attach() {
+Result<void> BoxHandle::attach() {
   if (session_) return {};
   auto link = std::make_unique<KeeperLink>(TRY(KeeperLink::connect(data_)));
   UniqueFd socket = TRY(link->attach());
@@ -133,7 +134,7 @@ Result<void> Box::attach() {
   return open_session(std::move(socket));
 }
 
-Result<void> Box::ensure_started(const StartOptions& options) {
+Result<void> BoxHandle::ensure_started(const StartOptions& options) {
   const auto attached = attach();
   if (attached) return {};
   const UniqueFd turn = TRY(store::take_turn(data_, kTurnPatience));
@@ -159,7 +160,7 @@ Result<void> Box::ensure_started(const StartOptions& options) {
   return {};
 }
 
-Result<void> Box::launch(const Policy& policy, const StartOptions& options, bool durable) {
+Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options, bool durable) {
   std::vector<std::string> writes;
   for (const auto& bind : mounts_.binds) {
     if (bind.writable) writes.push_back(bind.source);
@@ -189,19 +190,20 @@ Result<void> Box::launch(const Policy& policy, const StartOptions& options, bool
   return open_session(std::move(client_here));
 }
 
-Result<void> Box::open_session(UniqueFd socket) {
+Result<void> BoxHandle::open_session(UniqueFd socket) {
   session_ = std::make_unique<SessionClient>(TRY(SessionClient::connect(std::move(socket))));
   return {};
 }
 
-Result<SessionClient> Box::connect() {
+Result<SessionClient> BoxHandle::connect() {
   auto client = SessionClient::connect(TRY(keeper_->attach()));
   if (client || client.error().code != Code::kBoxDied || !keeper_->alive()) return client;
   return fail(Code::kExhausted, "the box has as many callers as it takes (64)",
               "wait until one has ended");
 }
 
-std::vector<std::string> Box::environment(const std::map<std::string, std::string>& extra) const {
+std::vector<std::string> BoxHandle::environment(
+    const std::map<std::string, std::string>& extra) const {
   std::map<std::string, std::string> all{
       {"HOME", kBoxHome},
       {"LANG", "C.UTF-8"},
@@ -220,7 +222,7 @@ std::vector<std::string> Box::environment(const std::map<std::string, std::strin
   return out;
 }
 
-BoxEnd Box::look_again() const {
+BoxEnd BoxHandle::look_again() const {
   BoxEnd end;
   for (const auto& watched : mounts_.watched) {
     report_autoexec(watched.directory, watched.source, watched.before, dirs_.libexec, end);
@@ -228,14 +230,14 @@ BoxEnd Box::look_again() const {
   return end;
 }
 
-Error Box::explain(const Error& error) {
+Error BoxHandle::explain(const Error& error) {
   // The session only sees that the box is gone; the keeper knows why, and says so as its last word.
   const bool gone = error.code == Code::kBoxDied;
   if (!keeper_ || (!gone && error.code != Code::kProtocol)) return error;
   return keeper_->why_ended(gone ? kLastWordMs : 0).value_or(error);
 }
 
-Result<BoxEnd> Box::stop() {
+Result<BoxEnd> BoxHandle::stop() {
   if (!data_.directory) return BoxEnd{};
   if (!record_) {
     session_.reset();
@@ -250,7 +252,7 @@ Result<BoxEnd> Box::stop() {
   return stop_box(dirs_, data_, std::move(keeper_));
 }
 
-Box::~Box() {
+BoxHandle::~BoxHandle() {
   if (!record_) (void)stop();
 }
 

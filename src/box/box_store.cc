@@ -1,4 +1,4 @@
-#include "box/box_manager.h"
+#include "box/box_store.h"
 
 #include <fcntl.h>
 #include <time.h>
@@ -35,13 +35,13 @@ Result<BoxRecord> read_record(const store::DataDir& dir) {
 
 }  // namespace
 
-BoxManager BoxManager::open(const HostDirs& dirs) {
+BoxStore BoxStore::open(const HostDirs& dirs) {
   sweep(dirs);
-  return BoxManager(dirs);
+  return BoxStore(dirs);
 }
 
-Result<Box> BoxManager::create(const BoxName& name, const std::string& project_dir,
-                               const Policy& policy) {
+Result<BoxHandle> BoxStore::create(const BoxName& name, const std::string& project_dir,
+                                   const Policy& policy) {
   TRY(check_name(name.name));
   TRY(refuse_what_is_not_built(policy));
   for (const auto* path : {&name.scope, &project_dir}) {
@@ -64,10 +64,10 @@ Result<Box> BoxManager::create(const BoxName& name, const std::string& project_d
   }
   // Staging held it, so that no sweep took it; now its name does.
   dir.life.reset();
-  return Box::of(dirs_, std::move(dir), std::move(record));
+  return BoxHandle::of(dirs_, std::move(dir), std::move(record));
 }
 
-Result<store::DataDir> BoxManager::open_dir(const BoxName& name) const {
+Result<store::DataDir> BoxStore::open_dir(const BoxName& name) const {
   TRY(check_name(name.name));
   auto dir = store::open(dirs_.data, kKind, id_of(name));
   if (!dir && dir.error().code == Code::kNotFound) {
@@ -76,7 +76,7 @@ Result<store::DataDir> BoxManager::open_dir(const BoxName& name) const {
   return dir;
 }
 
-Result<Box> BoxManager::find(const BoxName& name) const {
+Result<BoxHandle> BoxStore::find(const BoxName& name) const {
   auto dir = TRY(open_dir(name));
   auto record = read_record(dir);
   if (record && !(record->name == name)) {
@@ -86,10 +86,10 @@ Result<Box> BoxManager::find(const BoxName& name) const {
     return tl::make_unexpected(
         std::move(record).error().with_context("cannot use the box " + name.name));
   }
-  return Box::of(dirs_, std::move(dir), std::move(*record));
+  return BoxHandle::of(dirs_, std::move(dir), std::move(*record));
 }
 
-Result<std::vector<BoxInfo>> BoxManager::list() const {
+Result<std::vector<BoxInfo>> BoxStore::list() const {
   std::vector<BoxInfo> boxes;
   for (const auto& id : TRY(store::list(dirs_.data, kKind))) {
     BoxInfo info;
@@ -113,7 +113,7 @@ Result<std::vector<BoxInfo>> BoxManager::list() const {
   return boxes;
 }
 
-Result<BoxEnd> BoxManager::remove(const BoxName& name) {
+Result<BoxEnd> BoxStore::remove(const BoxName& name) {
   // Without its record: one that cannot be read must not keep the box for ever.
   auto dir = TRY(open_dir(name));
   const UniqueFd turn = TRY(store::take_turn(dir, kTurnPatience));
