@@ -4,23 +4,11 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "box/autoexec.h"
+#include "temenos/box.h"
 
 namespace temenos::box {
-
-// Files that host programs run by themselves and that appeared while a box could write there.
-struct NewAutoexec {
-  std::string path;  // on the host
-  std::string reason;
-};
-
-struct BoxEnd {
-  std::vector<NewAutoexec> made;     // or changed
-  std::vector<std::string> indexes;  // git indexes not to be used, a sentence each: why, what to do
-  std::vector<std::string> unseen;   // what could not be looked at, a sentence each
-};
 
 // Adds to `end` what is to be said of `source`. `directory` is a descriptor of it, `before` what
 // was found there before the box started; `libexec` is where temenos-reader lies.

@@ -33,6 +33,14 @@ Result<std::string> program(const HostDirs& dirs, const char* name) {
   return path;
 }
 
+// A session that has no room for one more closes the connection without a word.
+Result<SessionClient> connect_through(KeeperLink& keeper) {
+  auto client = SessionClient::connect(TRY(keeper.attach()));
+  if (client || client.error().code != Code::kBoxDied || !keeper.alive()) return client;
+  return fail(Code::kExhausted, "the box has as many callers as it takes (64)",
+              "wait until one has ended");
+}
+
 }  // namespace
 
 Result<void> refuse_what_is_not_built(const Policy& policy) {
@@ -129,17 +137,26 @@ BoxHandle BoxHandle::of(const HostDirs& dirs, store::DataDir dir, BoxRecord reco
 Result<void> BoxHandle::attach() {
   if (session_) return {};
   auto link = std::make_unique<KeeperLink>(TRY(KeeperLink::connect(data_)));
-  UniqueFd socket = TRY(link->attach());
+  session_ = std::make_unique<SessionClient>(TRY(connect_through(*link)));
   keeper_ = std::move(link);
-  return open_session(std::move(socket));
+  return {};
 }
 
-Result<void> BoxHandle::ensure_started(const StartOptions& options) {
+void BoxHandle::detach() {
+  session_.reset();
+  keeper_.reset();
+}
+
+Result<bool> BoxHandle::ensure_started(const StartOptions& options) {
   const auto attached = attach();
-  if (attached) return {};
+  if (attached) return false;
+  // Not running, or about to be gone; anything else a start would not mend.
+  if (attached.error().code != Code::kNotFound && attached.error().code != Code::kBoxDied) {
+    return tl::make_unexpected(attached.error());
+  }
   const UniqueFd turn = TRY(store::take_turn(data_, kTurnPatience));
   // Another one may have started it while we waited.
-  if (attach()) return {};
+  if (attach()) return false;
   const Policy& policy = record_->policy;
   TRY(refuse_what_is_not_built(policy));
   TRY(store::take_life(data_, kLifePatience));
@@ -153,11 +170,10 @@ Result<void> BoxHandle::ensure_started(const StartOptions& options) {
   data_.life.reset();
   mounts_ = {};
   if (!launched) {
-    keeper_.reset();
-    session_.reset();
+    detach();
     return tl::make_unexpected(std::move(launched).error().with_context("cannot start the box"));
   }
-  return {};
+  return true;
 }
 
 Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options, bool durable) {
@@ -187,20 +203,11 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   if (durable) launch.listener = TRY(KeeperLink::listen(data_));
   keeper_ = std::make_unique<KeeperLink>(TRY(KeeperLink::launch(
       TRY(program(dirs_, "temenos-keeper")), std::move(launch), options.cancel_fd)));
-  return open_session(std::move(client_here));
-}
-
-Result<void> BoxHandle::open_session(UniqueFd socket) {
-  session_ = std::make_unique<SessionClient>(TRY(SessionClient::connect(std::move(socket))));
+  session_ = std::make_unique<SessionClient>(TRY(SessionClient::connect(std::move(client_here))));
   return {};
 }
 
-Result<SessionClient> BoxHandle::connect() {
-  auto client = SessionClient::connect(TRY(keeper_->attach()));
-  if (client || client.error().code != Code::kBoxDied || !keeper_->alive()) return client;
-  return fail(Code::kExhausted, "the box has as many callers as it takes (64)",
-              "wait until one has ended");
-}
+Result<SessionClient> BoxHandle::connect() { return connect_through(*keeper_); }
 
 std::vector<std::string> BoxHandle::environment(
     const std::map<std::string, std::string>& extra) const {

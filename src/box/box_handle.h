@@ -65,15 +65,21 @@ class BoxHandle {
 
   // With a name only. Starts it if it does not live, and connects; of two that do so at once, one
   // starts it. `options.project_dir` is not looked at: the record says it.
-  Result<void> ensure_started(const StartOptions& options);
+  // True: this call has started it.
+  Result<bool> ensure_started(const StartOptions& options);
   // Connects if it lives: kNotFound when it does not.
   Result<void> attach();
   // Somebody keeps it alive. It may end at any moment.
   bool is_alive() const { return store::is_alive(data_); }
 
+  bool named() const { return record_ != nullptr; }
+  // With a name only.
   const BoxRecord& record() const { return *record_; }
   const store::DataDir& data_dir() const { return data_; }
 
+  bool attached() const { return session_ != nullptr; }
+  // After an error that says that the box is gone: the next attach() looks anew.
+  void detach();
   // This handle's connection; the box must have been started or attached.
   SessionClient& session() { return *session_; }
   // A further one, for another thread or another command at the same time.
@@ -100,7 +106,6 @@ class BoxHandle {
   BoxHandle() = default;
   Result<void> launch(const Policy& policy, const StartOptions& options, bool durable);
   Result<void> prepare(const Policy& policy, const StartOptions& options);
-  Result<void> open_session(UniqueFd socket);
   BoxEnd look_again() const;
 
   HostDirs dirs_;

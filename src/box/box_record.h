@@ -6,17 +6,11 @@
 
 #include <string>
 
+#include "temenos/box.h"
 #include "temenos/error.h"
 #include "temenos/policy.h"
 
 namespace temenos::box {
-
-// A box belongs to a project or, with an empty scope, to the user.
-struct BoxName {
-  std::string scope;  // the project's directory: absolute, no symlink in it
-  std::string name;
-  bool operator==(const BoxName&) const = default;
-};
 
 // kInvalidArgument unless it is 1 to 63 letters, digits, '.', '_', '-', and begins with a letter or
 // a digit.

@@ -35,11 +35,6 @@ Result<BoxRecord> read_record(const store::DataDir& dir) {
 
 }  // namespace
 
-BoxStore BoxStore::open(const HostDirs& dirs) {
-  sweep(dirs);
-  return BoxStore(dirs);
-}
-
 Result<BoxHandle> BoxStore::create(const BoxName& name, const std::string& project_dir,
                                    const Policy& policy) {
   TRY(check_name(name.name));

@@ -11,23 +11,14 @@
 #include "box/box_handle.h"
 #include "box/box_record.h"
 #include "box/host_dirs.h"
+#include "temenos/box_manager.h"
 #include "temenos/error.h"
 
 namespace temenos::box {
 
-struct BoxInfo {
-  BoxName name;
-  std::string id;
-  std::string project_dir;
-  std::string created;
-  bool alive = false;
-  std::string trouble;  // not empty: its record cannot be read, and why
-};
-
 class BoxStore {
  public:
-  // Also removes what killed processes left half-made.
-  static BoxStore open(const HostDirs& dirs);
+  explicit BoxStore(HostDirs dirs) : dirs_(std::move(dirs)) {}
 
   // A new one; kAlreadyExists when there is one of this name. Nothing is started.
   Result<BoxHandle> create(const BoxName& name, const std::string& project_dir,
@@ -41,7 +32,6 @@ class BoxStore {
 
  private:
   Result<store::DataDir> open_dir(const BoxName& name) const;
-  explicit BoxStore(HostDirs dirs) : dirs_(std::move(dirs)) {}
   HostDirs dirs_;
 };
 

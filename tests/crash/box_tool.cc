@@ -7,64 +7,46 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #include "base/text.h"
 #include "base/try.h"
-#include "box/box_store.h"
+#include "temenos/box_manager.h"
 #include "temenos/policy_builder.h"
 
 namespace temenos {
 namespace {
 
-using box::BoxHandle;
-using box::BoxStore;
-
-const char* platform() {
-  const char* name = std::getenv("TEMENOS_PLATFORM");
-  return name != nullptr ? name : "systrap";
-}
-
-box::StartOptions start_options(const box::HostDirs& dirs) {
-  box::StartOptions options;
-  options.runsc = dirs.libexec + "/runsc";
-  options.platform = platform();
-  return options;
-}
-
-// The policy's writable directories, for tests of what is shared: WRITE=DIR.
+// TEMENOS_PLATFORM; WRITE=DIR for tests of what is shared.
 Result<Policy> policy() {
   Policy::Builder builder;
   builder.network(NetworkMode::kNone);
+  const char* platform = std::getenv("TEMENOS_PLATFORM");
+  builder.platform(platform != nullptr && std::string_view(platform) == "ptrace"
+                       ? Platform::kPtrace
+                       : Platform::kSystrap);
   if (const char* write = std::getenv("WRITE")) builder.write(write);
   return builder.build();
 }
 
-void say(const box::BoxEnd& end) {
+void say(const BoxEnd& end) {
   for (const auto& file : end.made) printf("made %s\n", escape(file.path).c_str());
   for (const auto& text : end.unseen) printf("unseen %s\n", text.c_str());
 }
 
-Result<int> exec(BoxHandle box, const box::HostDirs& dirs, char** words) {
-  TRY(box.ensure_started(start_options(dirs)));
+Result<int> exec(Box box, char** words) {
+  TRY(box.start());
   say(box.found_at_start());
   ExecRequest request;
   for (; *words != nullptr; ++words) request.argv.emplace_back(*words);
-  request.env = box.environment();
-  request.cwd = box.default_directory();
   ExecIo io;
   io.stdout_fd = 1;
   io.stderr_fd = 2;
-  const auto result = box.session().exec(request, io);
-  if (!result) return tl::make_unexpected(box.explain(result.error()));
-  return result->exit_code.value_or(255);
+  return TRY(box.exec(request, io)).exit_code.value_or(255);
 }
 
 Result<int> run(int argc, char** argv) {
   const std::string verb = argc > 1 ? argv[1] : "";
-  box::HostDirs dirs = TRY(box::host_dirs());
-  dirs.libexec = TEMENOS_LIBEXEC;
-  BoxStore manager = BoxStore::open(dirs);
+  BoxManager manager = TRY(BoxManager::open());
   if (verb == "list") {
     for (const auto& info : TRY(manager.list())) {
       printf("%s %s %s\n", info.name.name.c_str(), info.id.c_str(), info.alive ? "alive" : "-");
@@ -72,19 +54,19 @@ Result<int> run(int argc, char** argv) {
     return 0;
   }
   if (argc < 3) return fail(Code::kUsage, "no box named");
-  const box::BoxName name{"", argv[2]};
+  const BoxName name{"", argv[2]};
   if (verb == "create") {
-    (void)TRY(manager.create(name, "", TRY(policy())));
+    (void)TRY(manager.create(name, TRY(policy())));
     return 0;
   }
   if (verb == "remove") {
     say(TRY(manager.remove(name)));
     return 0;
   }
-  BoxHandle box = TRY(manager.find(name));
-  if (verb == "exec") return exec(std::move(box), dirs, argv + 3);
+  Box box = TRY(manager.find(name));
+  if (verb == "exec") return exec(std::move(box), argv + 3);
   if (verb == "start") {
-    TRY(box.ensure_started(start_options(dirs)));
+    TRY(box.start());
     say(box.found_at_start());
     return 0;
   }

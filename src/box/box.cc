@@ -1,0 +1,166 @@
+#include "temenos/box.h"
+
+#include "base/text.h"
+#include "base/try.h"
+#include "box/box_impl.h"
+
+namespace temenos {
+namespace {
+
+using audit::Event;
+
+// What a call did, for the audit log.
+template <typename T>
+Event event_of(const char* name, std::string_view path, const Result<T>& result) {
+  Event event(name);
+  event.text("path", path).flag("ok", result.has_value());
+  if (!result) event.text("error", result.error().to_string());
+  return event;
+}
+
+Event event_of(const ExecRequest& request, const Result<ExecResult>& result) {
+  Event event("exec");
+  event.texts("argv", request.argv).text("cwd", request.cwd);
+  if (!result) return event.flag("ok", false).text("error", result.error().to_string());
+  if (result->exit_code) event.number("exit_code", *result->exit_code);
+  if (result->signal) event.text("signal", *result->signal);
+  if (result->timed_out) event.flag("timed_out", true);
+  if (result->oom) event.flag("oom", true);
+  return event.number("duration_ms", result->duration.count());
+}
+
+}  // namespace
+
+Result<void> Box::Impl::ready() {
+  if (handle.attached()) return {};
+  if (!handle.named()) {
+    return fail(Code::kBoxDied, "the box has ended", "start another one");
+  }
+  // Without a look at the host, which may take a while, when it lives.
+  if (handle.attach()) return {};
+  const auto started = handle.ensure_started(TRY(host->start_options(handle.record().policy)));
+  if (!started || *started) {
+    Event event("start");
+    event.flag("ok", started.has_value());
+    if (!started) event.text("error", started.error().to_string());
+    log.write(event);
+  }
+  if (!started) return tl::make_unexpected(started.error());
+  return {};
+}
+
+Error Box::Impl::explain(const Error& error) {
+  Error reason = handle.explain(error);
+  if (handle.named() && (error.code == Code::kBoxDied || error.code == Code::kProtocol ||
+                         error.code == Code::kTimedOut)) {
+    handle.detach();
+  }
+  return reason;
+}
+
+Box::Box(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Box::Box(Box&&) noexcept = default;
+Box& Box::operator=(Box&&) noexcept = default;
+Box::~Box() = default;
+
+Result<void> Box::start() { return impl_->ready(); }
+
+Result<BoxEnd> Box::stop() {
+  auto end = impl_->handle.stop();
+  Event event("stop");
+  event.flag("ok", end.has_value());
+  if (end) event.number("obeyed_files", static_cast<std::int64_t>(end->made.size()));
+  if (!end) event.text("error", end.error().to_string());
+  impl_->log.write(event);
+  return end;
+}
+
+bool Box::is_alive() const { return impl_->handle.is_alive(); }
+const BoxEnd& Box::found_at_start() const { return impl_->handle.found_at_start(); }
+const std::vector<std::string>& Box::warnings() const { return impl_->handle.warnings(); }
+
+std::vector<std::string> Box::environment(const std::map<std::string, std::string>& extra) const {
+  return impl_->handle.environment(extra);
+}
+const std::string& Box::default_directory() const { return impl_->handle.default_directory(); }
+
+Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
+  TRY(impl_->ready());
+  ExecRequest full = request;
+  if (full.env.empty()) full.env = environment();
+  if (full.cwd.empty()) full.cwd = default_directory();
+  auto result = impl_->handle.session().exec(full, io);
+  if (!result) result = tl::make_unexpected(impl_->explain(result.error()));
+  impl_->log.write(event_of(full, result));
+  return result;
+}
+
+// One call to the session, explained and written to the audit log.
+#define TEMENOS_CALL(name, path, call)                                       \
+  TRY(impl_->ready());                                                       \
+  auto result = impl_->handle.session().call;                                \
+  if (!result) result = tl::make_unexpected(impl_->explain(result.error())); \
+  impl_->log.write(event_of(name, path, result));                            \
+  return result
+
+Result<std::string> Box::read_file(std::string_view path, std::uint64_t max, std::uint64_t offset) {
+  TEMENOS_CALL("read", path, read_file(path, max, offset));
+}
+
+Result<void> Box::write_file(std::string_view path, std::string_view data,
+                             const WriteOptions& options) {
+  TEMENOS_CALL("write", path, write_file(path, data, options));
+}
+
+Result<std::vector<DirEntry>> Box::list(std::string_view path, std::size_t max_entries) {
+  TEMENOS_CALL("list", path, list(path, max_entries));
+}
+
+Result<FileInfo> Box::stat(std::string_view path, bool follow) {
+  TEMENOS_CALL("stat", path, stat(path, follow));
+}
+
+#undef TEMENOS_CALL
+
+// tar runs in the box: what it reads and makes is the box's, whatever the archive holds.
+Result<void> Box::Impl::tar(std::vector<std::string> argv, const ExecIo& io,
+                            std::string_view path) {
+  TRY(ready());
+  ExecRequest request;
+  request.argv = std::move(argv);
+  request.env = handle.environment();
+  const auto result = handle.session().exec(request, io);
+  Result<void> done;
+  if (!result) {
+    done = tl::make_unexpected(explain(result.error()));
+  } else if (result->exit_code != 0) {
+    std::string why = result->signal.value_or(result->stderr_data);
+    while (!why.empty() && why.back() == '\n') why.pop_back();
+    done = fail(Code::kIo, "tar of " + escape(path) + " failed: " + escape(why),
+                "paths are those inside the box");
+  }
+  log.write(event_of(io.stdin_fd >= 0 ? "tar_in" : "tar_out", path, done));
+  return done;
+}
+
+Result<void> Box::tar_out(std::string_view path, int fd) {
+  const auto info = TRY(stat(path, true));
+  std::string directory(path);
+  std::string name = ".";
+  if (info.type != FileType::kDirectory) {
+    const auto slash = directory.rfind('/');
+    name = directory.substr(slash + 1);
+    directory.resize(slash == 0 ? 1 : slash);
+  }
+  ExecIo io;
+  io.stdout_fd = fd;
+  return impl_->tar({"tar", "-C", directory, "-cf", "-", "--", name}, io, path);
+}
+
+Result<void> Box::tar_in(std::string_view path, int fd) {
+  ExecIo io;
+  io.stdin_fd = fd;
+  return impl_->tar({"tar", "-C", std::string(path), "-xof", "-"}, io, path);
+}
+
+}  // namespace temenos

@@ -1,0 +1,42 @@
+// What a Box and a BoxManager share. Private to box.cc and box_manager.cc.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "audit/log.h"
+#include "box/box_handle.h"
+#include "box/host_dirs.h"
+#include "box/host_probe.h"
+#include "temenos/box.h"
+#include "temenos/box_manager.h"
+
+namespace temenos {
+
+// This host: where things lie, and which runsc and platform to use, found out when first needed.
+struct BoxManager::Impl {
+  box::HostDirs dirs;
+  BoxManagerOptions options;
+  std::optional<box::HostProbe> probe;
+
+  Result<box::StartOptions> start_options(const Policy& policy);
+};
+
+struct Box::Impl {
+  Impl(std::shared_ptr<BoxManager::Impl> on, box::BoxHandle of)
+      : host(std::move(on)), handle(std::move(of)) {
+    if (handle.named()) log = audit::Log(handle.data_dir().directory.get());
+  }
+
+  // Started, if it may be, and connected.
+  Result<void> ready();
+  // The error of a call, explained; a box that is gone is looked for anew by the next call.
+  Error explain(const Error& error);
+  Result<void> tar(std::vector<std::string> argv, const ExecIo& io, std::string_view path);
+
+  std::shared_ptr<BoxManager::Impl> host;
+  box::BoxHandle handle;
+  audit::Log log;
+};
+
+}  // namespace temenos
