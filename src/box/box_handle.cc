@@ -19,7 +19,8 @@ namespace {
 constexpr std::chrono::seconds kTurnPatience{100};
 // After the keeper's end; the lock is free a moment after its last word.
 constexpr std::chrono::seconds kLifePatience{75};
-constexpr int kLastWordMs = 70'000;
+constexpr std::chrono::seconds kMoment{5};
+constexpr int kAskAgainMs = 20;
 
 Result<std::string> program(const HostDirs& dirs, const char* name) {
   auto path = sys::resolve(dirs.libexec + "/" + name);
@@ -241,7 +242,15 @@ Error BoxHandle::explain(const Error& error) {
   // The session only sees that the box is gone; the keeper knows why, and says so as its last word.
   const bool gone = error.code == Code::kBoxDied;
   if (!keeper_ || (!gone && error.code != Code::kProtocol)) return error;
-  return keeper_->why_ended(gone ? kLastWordMs : 0).value_or(error);
+  // Session tells its clients a moment before keeper hears of it. A keeper that is ending the box
+  // answers with its last word only; one that goes on answering has a box that lives, and it was
+  // this connection alone that broke.
+  const auto limit = std::chrono::steady_clock::now() + (gone ? kMoment : std::chrono::seconds(0));
+  while (keeper_->alive()) {
+    if (std::chrono::steady_clock::now() >= limit) return error;
+    if (keeper_->why_ended(kAskAgainMs)) break;
+  }
+  return keeper_->why_ended(0).value_or(error);
 }
 
 Result<BoxEnd> BoxHandle::stop() {

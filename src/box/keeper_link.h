@@ -29,7 +29,7 @@ class KeeperLink {
 
   // A new connection to the session.
   Result<UniqueFd> attach();
-  // The keeper answers, so the box lives.
+  // The keeper answers, so the box lives. While it ends the box, this waits for its last word.
   bool alive();
   // Ends the box and waits until nothing of it runs any more.
   Result<void> stop();

@@ -204,7 +204,7 @@ struct SessionClient::ExecCall {
     exec.timeout_ms = static_cast<std::uint32_t>(
         std::clamp<std::int64_t>(request.timeout.count(), 0, UINT32_MAX));
     exec.output_cap = request.output_cap;
-    exec.cwd = request.cwd.empty() ? "/" : request.cwd;
+    exec.cwd = request.cwd.empty() ? std::string_view("/") : std::string_view(request.cwd);
     exec.argv.assign(request.argv.begin(), request.argv.end());
     exec.env.assign(request.env.begin(), request.env.end());
     bool nul = request.cwd.find('\0') != std::string::npos;

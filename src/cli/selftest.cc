@@ -13,13 +13,13 @@
 #include "base/scope_exit.h"
 #include "base/text.h"
 #include "base/try.h"
-#include "box/box_handle.h"
-#include "box/platform_trial.h"
 #include "cli/command.h"
 #include "codec/json.h"
 #include "jail/session_jail.h"
+#include "policy/names.h"
 #include "sys/file_sys.h"
 #include "sys/process_sys.h"
+#include "temenos/box_manager.h"
 #include "temenos/policy_builder.h"
 
 namespace temenos::cli {
@@ -68,27 +68,24 @@ constexpr Attack kAttacks[] = {
 
 class Selftest {
  public:
-  Selftest(const box::HostDirs& dirs, std::string platform)
-      : dirs_(dirs), wanted_(std::move(platform)) {}
+  explicit Selftest(Platform platform) : platform_(platform) {}
 
   Result<std::vector<Row>> run();
 
  private:
   Result<void> make_directory();
   Result<void> make_project();
-  Result<box::BoxHandle> start();
-  void attack(box::BoxHandle& box);
-  void check_host_files(box::BoxHandle& box);
-  void check_exec(box::BoxHandle& box);
+  Result<Box> start();
+  void attack(Box& box);
+  void check_host_files(Box& box);
+  void check_exec(Box& box);
   void check_session_jail();
   void add(std::string name, bool ok, std::string detail = {}) {
     rows_.push_back({std::move(name), ok, ok ? "" : std::move(detail)});
   }
-  std::string in_box(box::BoxHandle& box, const std::vector<std::string>& argv,
-                     int timeout_ms = 20'000);
+  std::string in_box(Box& box, const std::vector<std::string>& argv, int timeout_ms = 20'000);
 
-  box::HostDirs dirs_;
-  std::string wanted_;
+  Platform platform_;
   std::string directory_;
   std::vector<Row> rows_;
 };
@@ -114,38 +111,29 @@ Result<void> Selftest::make_project() {
   return {};
 }
 
-Result<box::BoxHandle> Selftest::start() {
-  box::sweep(dirs_);
-  auto probe = TRY(box::probe_runsc(dirs_));
-  box::StartOptions options;
-  options.project_dir = directory_ + "/project";
-  options.runsc = probe.runsc.path;
-  options.platform = wanted_;
-  if (wanted_.empty()) {
-    options.platform = TRY(box::choose_platform(
-        probe, Platform::kAuto, dirs_, [&](const gvisor::Runsc& runsc, const std::string& name) {
-          return box::try_platform(dirs_, runsc, name);
-        }));
-  }
-  const auto policy =
-      TRY(Policy::Builder().network(NetworkMode::kNone).read(directory_ + "/readonly").build());
-  return box::BoxHandle::start(policy, dirs_, options);
+Result<Box> Selftest::start() {
+  auto manager = TRY(BoxManager::open());
+  const auto policy = TRY(Policy::Builder()
+                              .network(NetworkMode::kNone)
+                              .read(directory_ + "/readonly")
+                              .platform(platform_)
+                              .build());
+  return manager.run(policy, directory_ + "/project");
 }
 
-std::string Selftest::in_box(box::BoxHandle& box, const std::vector<std::string>& argv,
-                             int timeout_ms) {
+std::string Selftest::in_box(Box& box, const std::vector<std::string>& argv, int timeout_ms) {
   ExecRequest request;
   request.argv = argv;
   request.env = box.environment({{"SECRET", directory_ + "/secret"},
                                  {"PROJECT", directory_ + "/project"},
                                  {"READONLY", directory_ + "/readonly"}});
   request.timeout = std::chrono::milliseconds(timeout_ms);
-  const auto result = box.session().exec(request);
-  if (!result) return box.explain(result.error()).to_string();
+  const auto result = box.exec(request);
+  if (!result) return result.error().to_string();
   return result->stdout_data + result->stderr_data;
 }
 
-void Selftest::attack(box::BoxHandle& box) {
+void Selftest::attack(Box& box) {
   struct {
     const char* name;
     std::vector<std::string> prefix;
@@ -171,7 +159,7 @@ void Selftest::attack(box::BoxHandle& box) {
   }
 }
 
-void Selftest::check_host_files(box::BoxHandle& box) {
+void Selftest::check_host_files(Box& box) {
   const std::string project = directory_ + "/project";
   in_box(box, {"/bin/sh", "-c",
                "cd \"$PROJECT\" && cp /bin/true made && chown 33:33 made; chmod 6755 made; mknod "
@@ -185,13 +173,13 @@ void Selftest::check_host_files(box::BoxHandle& box) {
          {"/bin/sh", "-c", "cd \"$PROJECT\" && mkdir -p .vscode && echo '{}' >.vscode/tasks.json"});
 }
 
-void Selftest::check_exec(box::BoxHandle& box) {
+void Selftest::check_exec(Box& box) {
   add("a command's output comes back", in_box(box, {"/bin/echo", "hello"}) == "hello\n");
   ExecRequest request;
   request.argv = {"/bin/sh", "-c", "setsid sleep 300 & wait"};
   request.env = box.environment();
   request.timeout = std::chrono::milliseconds(500);
-  const auto result = box.session().exec(request);
+  const auto result = box.exec(request);
   const std::string left =
       in_box(box, {"/bin/sh", "-c", "grep -l sleep /proc/[0-9]*/comm | wc -l"});
   add("a timeout ends the whole tree, setsid or not", result && result->timed_out && left == "0\n",
@@ -254,7 +242,7 @@ Result<std::vector<Row>> Selftest::run() {
 void add_selftest(CLI::App& app, Action& chosen) {
   auto* command = app.add_subcommand("selftest", "Attack a box on this host and say what held");
   auto as_json = std::make_shared<bool>(false);
-  auto platform = std::make_shared<std::string>();
+  auto platform = std::make_shared<std::string>("auto");
   command->add_flag("--json", *as_json, "Print one JSON value");
   command->add_option("--platform", *platform, "On this platform: systrap, ptrace or kvm")
       ->type_name("NAME")
@@ -263,8 +251,7 @@ void add_selftest(CLI::App& app, Action& chosen) {
       "Exit status: 0 when everything held, 1 when something did not, 125 when no box starts.");
   command->callback([as_json, platform, &chosen] {
     chosen = [as_json, platform]() -> Result<int> {
-      const auto dirs = TRY(box::host_dirs());
-      const auto rows = TRY(Selftest(dirs, *platform).run());
+      const auto rows = TRY(Selftest(TRY(parse_enum<Platform>(*platform, "--platform"))).run());
       std::size_t failed = 0;
       boost::json::array list;
       for (const auto& row : rows) {
