@@ -1,5 +1,4 @@
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +13,8 @@
 #include "box/platform_trial.h"
 #include "cli/box_flags.h"
 #include "cli/command.h"
+#include "cli/signals.h"
+#include "cli/terminal.h"
 #include "codec/json.h"
 
 namespace temenos::cli {
@@ -58,24 +59,6 @@ Result<box::BoxHandle> start_box(const BoxFlags& flags, const Policy& policy,
   return box::BoxHandle::start(policy, dirs, options);
 }
 
-// Signals that a terminal or a supervisor sends to us are meant for the command.
-Result<UniqueFd> forwarded_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
-    sigaddset(&set, number);
-  if (sigprocmask(SIG_BLOCK, &set, nullptr) != 0) return fail_errno(errno, "blocking signals");
-  UniqueFd fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) return fail_errno(errno, "signalfd");
-  return fd;
-}
-
-// The signal that waits in a signalfd; 0: none.
-int waiting_signal(int fd) {
-  signalfd_siginfo info;
-  return read(fd, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
-}
-
 // Where there is no result, stdout is still one JSON value.
 void print_json(const Error& error) {
   const boost::json::object out{{"error", boost::json::object{{"code", code_name(error.code)},
@@ -111,9 +94,7 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
   if (!invocation.has_separator || invocation.command.empty()) {
     return fail(Code::kUsage, "no command to run", "put it after '--': temenos run --no-net -- ls");
   }
-  if (exec_flags.tty) {
-    return fail(Code::kNotBuilt, "-t is not built yet", "leave it out");
-  }
+  if (exec_flags.tty) TRY(check_terminal_flags(exec_flags.stdin_open, exec_flags.json));
   if (!(exec_flags.timeout >= 0 && exec_flags.timeout <= kMaxTimeoutSeconds)) {
     return fail(Code::kUsage, "--timeout is not a number of seconds from 0 to 4000000",
                 "give seconds");
@@ -121,7 +102,8 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
   const Policy policy = TRY(policy_from_flags(box_flags));
   const auto dirs = TRY(box::host_dirs());
   // Before the box starts: a Ctrl-C during the start must still clean up.
-  const UniqueFd signals = TRY(forwarded_signals());
+  UniqueFd signals;
+  TRY(take_signals(signals, false));
   auto started = start_box(box_flags, policy, dirs, signals.get());
   if (!started) {
     const int number = waiting_signal(signals.get());
@@ -139,7 +121,8 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
 
   ExecRequest request;
   request.argv = invocation.command;
-  request.env = box.environment();
+  request.env =
+      exec_flags.tty ? box.environment(terminal_variables(policy->env)) : box.environment();
   request.cwd = exec_flags.cwd.starts_with('/') ? exec_flags.cwd
                 : exec_flags.cwd.empty()        ? box.default_directory()
                                                 : box.default_directory() + "/" + exec_flags.cwd;
@@ -154,7 +137,8 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
     io.stderr_fd = 2;
   }
   io.signal_fd = signals.get();
-  auto result = box.session().exec(request, io);
+  auto result = exec_flags.tty ? exec_on_terminal(box.session(), request, io, signals)
+                               : box.session().exec(request, io);
   if (!result) {
     const Error error = box.explain(result.error());
     TRY(finish(box));
@@ -192,7 +176,7 @@ void add_run(CLI::App& app, const Invocation& invocation, Action& chosen) {
   constexpr char kGroup[] = "Command";
   command->add_flag("-i,--stdin", exec_flags->stdin_open, "Give the command this stdin")
       ->group(kGroup);
-  command->add_flag("-t", exec_flags->tty, "Run it on a terminal of its own (not built yet)")
+  command->add_flag("-t", exec_flags->tty, "Run it on a terminal of its own; with -i that is yours")
       ->group(kGroup);
   command
       ->add_option("--cwd", exec_flags->cwd,
