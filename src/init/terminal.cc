@@ -88,6 +88,11 @@ bool is_signal_key(const termios& mode, std::uint8_t key) {
 
 bool has(const termios& mode, tcflag_t flag) { return (mode.c_lflag & flag) != 0; }
 
+// The key that erases a whole line, where the one that erases a character can do it.
+bool is_kill_key(const termios& mode, std::uint8_t key) {
+  return has(mode, ICANON) && key != 0 && key == mode.c_cc[VKILL] && mode.c_cc[VERASE] != 0;
+}
+
 std::size_t write_some(int fd, Bytes bytes) {
   for (;;) {
     const ssize_t count = write(fd, bytes.data(), bytes.size());
@@ -124,8 +129,11 @@ std::size_t Terminal::type(Bytes bytes) {
   if (tcgetattr(master_.get(), &mode) != 0) return write_some(master_.get(), bytes);
   if (discipline_is_simple()) {
     const auto special = std::find_if(bytes.begin(), bytes.end(), [&mode](std::uint8_t byte) {
-      return is_signal_key(mode, byte);
+      return is_signal_key(mode, byte) || is_kill_key(mode, byte);
     });
+    if (special == bytes.begin() && !is_signal_key(mode, *special)) {
+      return kill_line(mode) ? 1 : 0;
+    }
     if (special == bytes.begin()) {
       // A value of 0 means that there is no such key.
       const bool signals = has(mode, ISIG) && *special != 0;
@@ -176,6 +184,15 @@ bool Terminal::strike(const termios& mode, std::uint8_t key) {
     const std::array<std::uint8_t, 2> shown{'^', static_cast<std::uint8_t>(key ^ 0x40)};
     write_some(slave_.get(), caret ? Bytes(shown) : Bytes(&key, 1));
   }
+  return true;
+}
+
+// As often as there can be a character to erase; more than that is nothing to the discipline.
+bool Terminal::kill_line(const termios& mode) {
+  const std::string keys(line_ + 1, static_cast<char>(mode.c_cc[VERASE]));
+  const auto* data = reinterpret_cast<const std::uint8_t*>(keys.data());
+  if (write_some(master_.get(), {data, keys.size()}) == 0) return false;
+  line_ = 0;
   return true;
 }
 

@@ -1,8 +1,9 @@
 // The terminal of one exec: a pty of the box, its keyboard and its size. Does what gVisor's line
 // discipline leaves out, so that Ctrl-C is what people know: there the character reaches the
 // program too, signals come with ISIG off as well, a line that nobody reads holds up every signal
-// behind it, and typed lines are not flushed. A discipline that does not have these faults (tried
-// once) is left to itself. Not known here, because gVisor does not say: the foreground group.
+// behind it, typed lines are not flushed, and no key erases a line (Ctrl-U). A discipline that does
+// not have these faults (tried once) is left to itself. Not known here, because gVisor does not
+// say: the foreground group.
 //
 // Thread-safety: none. Ownership: owns both its descriptors; all are non-blocking.
 #pragma once
@@ -35,6 +36,7 @@ class Terminal {
 
  private:
   bool strike(const termios& mode, std::uint8_t key);
+  bool kill_line(const termios& mode);
   bool type_literally(const termios& mode, std::uint8_t key);
   void discard_input();
   void note(const termios& mode, box_wire::Bytes typed);

@@ -210,6 +210,22 @@ TEST_F(TerminalTest, Utf8InAndOut) {
   expect_end(window, "0", before);
 }
 
+// The line editing of the terminal itself, as cat and password prompts have it.
+TEST_F(TerminalTest, EraseAndKillOfALine) {
+  Tmux window(host_, in_box("sh -c 'echo up; read -r x; echo [$x]'"));
+  const termios before = window.modes();
+  ASSERT_TRUE(window.wait_for("up")) << window.screen();
+  window.type("not this\bü");
+  window.key("C-u");
+  window.key("C-u");
+  window.type("one wrong");
+  window.key("C-w");
+  window.line("word");
+  ASSERT_TRUE(window.wait_for("[one word]")) << window.screen();
+  EXPECT_THAT(window.screen(), HasSubstr("up\none word\n")) << "what was killed is off the screen";
+  expect_end(window, "0", before);
+}
+
 TEST_F(TerminalTest, PasteOfTenKilobytes) {
   const auto dir = host_.dir("pasted");
   std::string text;
@@ -237,9 +253,10 @@ TEST_F(TerminalTest, ExitCodesAndSignals) {
                   in_box("/no/such"));
   const termios before = window.modes();
   expect_end(window, "127", before);
-  EXPECT_THAT(window.screen(),
-              HasSubstr("exit 0: 0.\nexit 7: 7.\nkill -9 $$: 137.\nkill -2 $$: 130."));
-  EXPECT_THAT(window.screen(), HasSubstr("130.\ntemenos: /no/such: "));
+  for (const char* line : {"exit 0: 0.", "exit 7: 7.", "kill -9 $$: 137.", "kill -2 $$: 130."}) {
+    EXPECT_THAT(window.screen(), HasSubstr(line));
+  }
+  EXPECT_THAT(window.screen(), HasSubstr("\ntemenos: /no/such: "));
 }
 
 // What a full-screen program switches on, without one.
