@@ -102,6 +102,9 @@ int guest_calls(const std::string& dir, bool expect_kept) {
   if (syscall(SYS_membarrier, 0, 0, 0) == 0 || errno != ENOSYS) return 13;
   if (syscall(SYS_fsetxattr, fd, "user.x", "v", 1, 0) == 0 || errno != EOPNOTSUPP) return 14;
   if (syscall(SYS_setxattr, dir.c_str(), "security.capability", "v", 1, 0) == 0) return 15;
+  char value[16];
+  const int link = open("/proc/self/exe", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  if (syscall(SYS_fgetxattr, link, "user.x", value, 16) == 0 || errno != EOPNOTSUPP) return 16;
   return 0;
 }
 

@@ -25,6 +25,7 @@ constexpr unsigned kSetIdBits = S_ISUID | S_ISGID;
 // Newer than the headers of Debian 12.
 constexpr int kFchmodat2 = 452;
 constexpr int kSetxattrat = 463;
+constexpr int kGetxattrat = 464;
 constexpr int kRemovexattrat = 466;
 constexpr int kOpenTreeAttr = 467;
 constexpr int kFileSetattr = 469;
@@ -59,7 +60,14 @@ const std::vector<Rule>& rules() {
         rule(kUnsupported, SCMP_SYS(removexattr)),
         rule(kUnsupported, SCMP_SYS(lremovexattr)),
         rule(kUnsupported, SCMP_SYS(fremovexattr)),
+        // The same for reading: gVisor holds symlinks by O_PATH descriptors and passes on the EBADF
+        // of fgetxattr, which makes `ls -l` of any symlink fail. Who is told "not supported" stops
+        // asking.
+        rule(kUnsupported, SCMP_SYS(getxattr)),
+        rule(kUnsupported, SCMP_SYS(lgetxattr)),
+        rule(kUnsupported, SCMP_SYS(fgetxattr)),
         rule(kMissing, kSetxattrat),
+        rule(kMissing, kGetxattrat),
         rule(kMissing, kRemovexattrat),
         rule(kMissing, kFileSetattr),
         rule(kMissing, kOpenTreeAttr),
