@@ -35,6 +35,9 @@ struct Running {
   UniqueFd listener;
 };
 
+// Nobody else writes in the box's own root, and still its file access is not "exclusive": there
+// each name of a hard-linked file has a size and a link count of its own, and gpg takes no lock for
+// ever.
 std::vector<std::string> runsc_command(const LaunchSpec& spec) {
   const std::string log = std::string("--log=") + kLogDir + "/runsc.log";
   return {kRunscPath,
@@ -43,10 +46,10 @@ std::vector<std::string> runsc_command(const LaunchSpec& spec) {
           "--log-format=text",
           "--platform=" + spec.platform,
           spec.host_network ? "--network=host" : "--network=none",
-          "--overlay2=none",   // the box's root is a host overlay: what was written is on disk
-          "--ignore-cgroups",  // limits are ours, outside
-          "--directfs=true",   // the sentry opens files itself, in what the gofer handed it
-          "--file-access=exclusive",      // nobody else writes in the box's own root
+          "--overlay2=none",       // the box's root is a host overlay: what was written is on disk
+          "--ignore-cgroups",      // limits are ours, outside
+          "--directfs=true",       // the sentry opens files itself, in what the gofer handed it
+          "--file-access=shared",  // see above
           "--file-access-mounts=shared",  // people edit the project at the same time
           "--host-uds=none",
           "run",
