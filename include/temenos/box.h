@@ -43,7 +43,8 @@ struct NewAutoexec {
 struct BoxEnd {
   std::vector<NewAutoexec> made;     // or changed
   std::vector<std::string> indexes;  // git indexes not to be used, a sentence each: why, what to do
-  std::vector<std::string> unseen;   // what could not be looked at, a sentence each
+  // What could not be looked at, or was not protected to the end; a sentence each.
+  std::vector<std::string> unseen;
   bool empty() const { return made.empty() && indexes.empty() && unseen.empty(); }
 };
 

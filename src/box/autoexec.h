@@ -31,7 +31,9 @@ struct AutoexecScan {
     bool symlink = false;
     std::string link_target;  // text of the symlink
     bool only_reported = false;
-    std::string state;     // of what is only reported: differs when it was changed
+    // Of what is only reported: differs when it was changed. Of what is protected: when the name
+    // was given to another file (set by look_for_autoexec()).
+    std::string state;
     std::string named_by;  // path of what names it or leads to it; empty: it has a rule
     bool is_protected() const { return !symlink && !only_reported; }
     bool operator==(const Found&) const = default;

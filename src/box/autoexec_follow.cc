@@ -410,6 +410,25 @@ class Follower {
 
 }  // namespace
 
+namespace {
+
+// Another one when the name was given to another file: a program of the host that saves by renaming
+// takes our read-only mount off the name (rename(2) detaches those of other mount namespaces).
+// Writing in place does not, and is none of the box's doing. Inode numbers are used again at once;
+// together with the time of birth they are not.
+std::string identity_of(int root, const std::string& path) {
+  const auto fd = sys::open_beneath(root, path, O_PATH | O_NOFOLLOW);
+  struct statx st{};
+  if (!fd || statx(fd->get(), "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) != 0) return "";
+  std::string born;
+  if ((st.stx_mask & STATX_BTIME) != 0) {
+    born = std::to_string(st.stx_btime.tv_sec) + "." + std::to_string(st.stx_btime.tv_nsec);
+  }
+  return std::to_string(st.stx_ino) + " " + born;
+}
+
+}  // namespace
+
 Result<AutoexecScan> look_for_autoexec(int directory, const std::string& source, FileReader& reader,
                                        const AutoexecScan* before) {
   auto scan = TRY(scan_autoexec(directory));
@@ -418,6 +437,9 @@ Result<AutoexecScan> look_for_autoexec(int directory, const std::string& source,
     scan.worktrees.insert(before->worktrees.begin(), before->worktrees.end());
   }
   Follower(scan, directory, source, reader).run();
+  for (auto& [path, found] : scan.found) {
+    if (found.is_protected()) found.state = identity_of(directory, path);
+  }
   return scan;
 }
 

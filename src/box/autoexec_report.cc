@@ -107,7 +107,16 @@ void report_autoexec(int directory, const std::string& source, const AutoexecSca
     if (std::find(old.begin(), old.end(), text) == old.end()) end.unseen.push_back(text);
   }
   for (const auto& [path, found] : new_autoexec(before, *after)) {
-    end.made.push_back({source + "/" + path, found.reason});
+    const auto old = before.found.find(path);
+    if (old != before.found.end() && old->second.is_protected() && found.is_protected()) {
+      end.unseen.push_back(
+          escape(source + "/" + path) +
+          " was replaced by a program on the host while the box ran, and from then "
+          "on the box could write it (" +
+          found.reason + ")");
+    } else {
+      end.made.push_back({source + "/" + path, found.reason});
+    }
   }
   IndexCheck(directory, source, *after, reader, end).run();
 }
