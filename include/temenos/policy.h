@@ -19,9 +19,11 @@
 
 namespace temenos {
 
-enum class LimitsMode { kRequired, kBestEffort };     // best effort: warn where the host cannot
-enum class Enforcement { kRequired, kCooperative };   // of `filtered`
-enum class Scratch { kDisk, kMemory };                // memory: nothing survives the box
+enum class LimitsMode { kRequired, kBestEffort };    // best effort: warn where the host cannot
+enum class Enforcement { kRequired, kCooperative };  // of `filtered`
+// Where the box writes, narrowest first. Of kMemory and kRunsc nothing survives the box; kRunsc is
+// gVisor's own memory, which no size holds, for hosts where neither of the others can be had.
+enum class Scratch { kMemory, kRunsc, kDisk };
 enum class ProjectAccess { kRead, kReview, kWrite };  // narrowest first; review: copy-on-write
 enum class Platform { kAuto, kSystrap, kPtrace, kKvm };
 
@@ -33,7 +35,8 @@ struct Limits {
   std::optional<std::int64_t> pids;
   std::optional<std::int64_t> disk_mb;
   std::optional<std::int64_t> output_mb;
-  std::optional<std::int64_t> ttl_seconds;
+  std::optional<std::int64_t> ttl_seconds;   // age of a running box
+  std::optional<std::int64_t> idle_seconds;  // without a command or file operation
   bool operator==(const Limits&) const = default;
 };
 

@@ -171,6 +171,7 @@ Result<void> check_limits(Limits& limits) {
   TRY(check_range(limits.disk_mb, 1, kMaxNumber, "limits.disk_mb"));
   TRY(check_range(limits.output_mb, 1, kMaxNumber, "limits.output_mb"));
   TRY(check_range(limits.ttl_seconds, 1, kMaxNumber, "limits.ttl_seconds"));
+  TRY(check_range(limits.idle_seconds, 1, kMaxNumber, "limits.idle_seconds"));
   if (!limits.cpus) return {};
   // Negated, so that NaN is refused.
   if (!(*limits.cpus >= kMinCpus && *limits.cpus <= kMaxCpus)) {

@@ -24,7 +24,8 @@ inline constexpr std::array enum_names<Enforcement> = {
     EnumName{Enforcement::kCooperative, "cooperative"}};
 template <>
 inline constexpr std::array enum_names<Scratch> = {EnumName{Scratch::kDisk, "disk"},
-                                                   EnumName{Scratch::kMemory, "memory"}};
+                                                   EnumName{Scratch::kMemory, "memory"},
+                                                   EnumName{Scratch::kRunsc, "runsc"}};
 template <>
 inline constexpr std::array enum_names<ProjectAccess> = {EnumName{ProjectAccess::kRead, "read"},
                                                          EnumName{ProjectAccess::kReview, "review"},

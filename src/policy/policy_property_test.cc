@@ -51,7 +51,8 @@ Limits random_limits(Random& random) {
              .pids = random_limit(random),
              .disk_mb = random_limit(random),
              .output_mb = random_limit(random),
-             .ttl_seconds = random_limit(random)};
+             .ttl_seconds = random_limit(random),
+             .idle_seconds = random_limit(random)};
   if (chance(random, 50)) out.cpus = static_cast<double>(1 + random() % 40000) / 1000;
   return out;
 }
@@ -106,7 +107,7 @@ std::optional<Policy> random_policy(Random& random) {
       json_list(mounts) + R"(,"volumes":)" + json_list(volumes) + R"(,"secret_files":)" +
       json_list(secrets) + R"(,"env":{"A":"\"\\\u0001é","B":"......"})" + R"(,"project":")" +
       pick<std::string>(random, {"read", "review", "write"}) + R"(","scratch":")" +
-      pick<std::string>(random, {"disk", "memory"}) + R"(","enforcement":")" +
+      pick<std::string>(random, {"disk", "memory", "runsc"}) + R"(","enforcement":")" +
       pick<std::string>(random, {"required", "cooperative"}) + R"(","limits_mode":")" +
       pick<std::string>(random, {"required", "best-effort"}) + R"(","allow_danger":)" +
       json_list({"\"home-bind\"", "\"host-network\"", "\"cooperative\""}) + "}";
@@ -156,7 +157,8 @@ Restriction random_restriction(Random& random, const PolicyFields& f) {
   if (chance(random, 30)) r.limits = random_limits(random);
   if (chance(random, 30))
     r.project = pick(random, {ProjectAccess::kRead, ProjectAccess::kReview, ProjectAccess::kWrite});
-  if (chance(random, 20)) r.scratch = pick(random, {Scratch::kDisk, Scratch::kMemory});
+  if (chance(random, 20))
+    r.scratch = pick(random, {Scratch::kDisk, Scratch::kMemory, Scratch::kRunsc});
   if (chance(random, 20))
     r.enforcement = pick(random, {Enforcement::kRequired, Enforcement::kCooperative});
   if (chance(random, 20))
@@ -274,7 +276,7 @@ std::string wider(const PolicyFields& child, const PolicyFields& parent,
   if (!lower(c.memory_mb, p.memory_mb) || !lower(c.cpus, p.cpus) ||
       !lower(c.cpu_seconds, p.cpu_seconds) || !lower(c.pids, p.pids) ||
       !lower(c.disk_mb, p.disk_mb) || !lower(c.output_mb, p.output_mb) ||
-      !lower(c.ttl_seconds, p.ttl_seconds)) {
+      !lower(c.ttl_seconds, p.ttl_seconds) || !lower(c.idle_seconds, p.idle_seconds)) {
     return "limits";
   }
   if (child.limits_mode == LimitsMode::kBestEffort && parent.limits_mode == LimitsMode::kRequired) {
@@ -285,7 +287,7 @@ std::string wider(const PolicyFields& child, const PolicyFields& parent,
     return "enforcement";
   }
   if (child.project > parent.project) return "project";
-  if (child.scratch == Scratch::kDisk && parent.scratch == Scratch::kMemory) return "scratch";
+  if (child.scratch > parent.scratch) return "scratch";
   for (const auto& [name, value] : child.env) {
     if (!parent.env.contains(name) || parent.env.at(name) != value) return "env";
   }

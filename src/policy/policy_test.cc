@@ -33,7 +33,7 @@ constexpr std::string_view kFullJson = R"({
   "secret_files": [{"source": "/root/.token", "target": "/secrets/token"}],
   "env": {"PATH": "/usr/bin", "_x1": "a=\"b\"\n\\"},
   "limits": {"memory_mb": 64, "cpus": 1.5, "cpu_seconds": 10, "pids": 100, "disk_mb": 5,
-             "output_mb": 1, "ttl_seconds": 3600},
+             "output_mb": 1, "ttl_seconds": 3600, "idle_seconds": 600},
   "limits_mode": "required", "enforcement": "cooperative", "scratch": "memory", "project": "review",
   "platform": "ptrace", "base": "debian-12", "allow_danger": ["cooperative", "autoexec"]})";
 
@@ -56,6 +56,7 @@ pids = 100
 disk_mb = 5
 output_mb = 1
 ttl_seconds = 3600
+idle_seconds = 600
 [[mounts]]
 source = "/opt/tool"
 target = "/a"
@@ -92,7 +93,8 @@ Policy full_policy() {
                        .pids = 100,
                        .disk_mb = 5,
                        .output_mb = 1,
-                       .ttl_seconds = 3600})
+                       .ttl_seconds = 3600,
+                       .idle_seconds = 600})
               .limits_mode(LimitsMode::kRequired)
               .enforcement_cooperative(allow::CooperativeEnforcement())
               .scratch(Scratch::kMemory)
@@ -195,10 +197,11 @@ const struct {
     {R"({"limits":{"output_mb":0}})", "policy: limits.output_mb: expected a whole number from 1"},
     {R"({"limits":{"ttl_seconds":99999999999999}})",
      "policy: limits.ttl_seconds: expected a whole"},
+    {R"({"limits":{"idle_seconds":0}})", "policy: limits.idle_seconds: expected a whole"},
     {R"({"limits":{"memory":64}})", "policy: limits.memory: unknown field"},
     {R"({"limits_mode":"hard"})", "policy: limits_mode: expected one of required, best-effort"},
     {R"({"enforcement":"soft"})", "policy: enforcement: expected one of required, cooperative"},
-    {R"({"scratch":"runsc"})", "policy: scratch: expected one of disk, memory"},
+    {R"({"scratch":"tape"})", "policy: scratch: expected one of disk, memory, runsc"},
     {R"({"project":"none"})", "policy: project: expected one of read, review, write"},
     {R"({"platform":"gvisor"})", "policy: platform: expected one of auto, systrap, ptrace, kvm"},
     {R"({"base":"../x"})", "policy: base: expected \"host\" or the name of an image"},

@@ -19,10 +19,13 @@ struct LimitField {
   std::string_view name;
   std::optional<std::int64_t> Limits::* member;
 };
-constexpr LimitField kLimitFields[] = {
-    {"memory_mb", &Limits::memory_mb}, {"cpu_seconds", &Limits::cpu_seconds},
-    {"pids", &Limits::pids},           {"disk_mb", &Limits::disk_mb},
-    {"output_mb", &Limits::output_mb}, {"ttl_seconds", &Limits::ttl_seconds}};
+constexpr LimitField kLimitFields[] = {{"memory_mb", &Limits::memory_mb},
+                                       {"cpu_seconds", &Limits::cpu_seconds},
+                                       {"pids", &Limits::pids},
+                                       {"disk_mb", &Limits::disk_mb},
+                                       {"output_mb", &Limits::output_mb},
+                                       {"ttl_seconds", &Limits::ttl_seconds},
+                                       {"idle_seconds", &Limits::idle_seconds}};
 
 template <typename E>
 Result<void> read_enum(ObjectReader& in, std::string_view name, E& out) {

@@ -45,7 +45,8 @@ Result<void> lower_limits(Limits& limits, const Limits& wanted) {
   TRY(lower_limit(limits.pids, wanted.pids, "limits.pids"));
   TRY(lower_limit(limits.disk_mb, wanted.disk_mb, "limits.disk_mb"));
   TRY(lower_limit(limits.output_mb, wanted.output_mb, "limits.output_mb"));
-  return lower_limit(limits.ttl_seconds, wanted.ttl_seconds, "limits.ttl_seconds");
+  TRY(lower_limit(limits.ttl_seconds, wanted.ttl_seconds, "limits.ttl_seconds"));
+  return lower_limit(limits.idle_seconds, wanted.idle_seconds, "limits.idle_seconds");
 }
 
 // What a parent of this mode lets a filtered child name.
@@ -190,11 +191,7 @@ Result<Policy> Policy::restrict(const Restriction& r) const {
   TRY(lower(f.project, r.project, "project"));
   TRY(lower(f.limits_mode, r.limits_mode, "limits_mode"));
   TRY(lower(f.enforcement, r.enforcement, "enforcement"));
-  // Memory keeps less than disk: nothing outlives the box.
-  if (r.scratch && *r.scratch == Scratch::kDisk && f.scratch == Scratch::kMemory) {
-    return widens("scratch", "\"disk\" keeps what the parent's \"memory\" forgets");
-  }
-  f.scratch = r.scratch.value_or(f.scratch);
+  TRY(lower(f.scratch, r.scratch, "scratch"));
   TRY(restrict_dangers(f.allowed, r));
   return checked(std::move(f));
 }

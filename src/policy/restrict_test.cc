@@ -115,6 +115,24 @@ TEST(Restrict, RefusesEveryWideningByName) {
   expect_violation(strict, "allow_hosts[0]", [](auto& r) { r.allow_hosts = Rules{rule("a.com")}; });
 }
 
+TEST(Restrict, ScratchGoesFromDiskToRunscToMemory) {
+  const auto with = [](Scratch scratch) { return *Policy::Builder().scratch(scratch).build(); };
+  // runsc keeps as little as memory does, and has no size.
+  const std::vector<Scratch> narrowest_first{Scratch::kMemory, Scratch::kRunsc, Scratch::kDisk};
+  for (std::size_t parent = 0; parent < narrowest_first.size(); ++parent) {
+    for (std::size_t child = 0; child < narrowest_first.size(); ++child) {
+      const auto ask = [&](auto& r) { r.scratch = narrowest_first[child]; };
+      if (child > parent) {
+        expect_violation(with(narrowest_first[parent]), "scratch", ask);
+        continue;
+      }
+      Restriction r;
+      ask(r);
+      EXPECT_EQ(*with(narrowest_first[parent]).restrict(r), with(narrowest_first[child]));
+    }
+  }
+}
+
 TEST(Restrict, EveryLimitIsCompared) {
   const Limits one{.memory_mb = 100,
                    .cpus = 1,
@@ -122,7 +140,8 @@ TEST(Restrict, EveryLimitIsCompared) {
                    .pids = 100,
                    .disk_mb = 100,
                    .output_mb = 100,
-                   .ttl_seconds = 100};
+                   .ttl_seconds = 100,
+                   .idle_seconds = 100};
   const Policy p = *Policy::Builder().limits(one).build();
   expect_violation(p, "limits.memory_mb", [](auto& r) { r.limits.memory_mb = 101; });
   expect_violation(p, "limits.cpus", [](auto& r) { r.limits.cpus = 1.0001; });
@@ -131,6 +150,7 @@ TEST(Restrict, EveryLimitIsCompared) {
   expect_violation(p, "limits.disk_mb", [](auto& r) { r.limits.disk_mb = 101; });
   expect_violation(p, "limits.output_mb", [](auto& r) { r.limits.output_mb = 101; });
   expect_violation(p, "limits.ttl_seconds", [](auto& r) { r.limits.ttl_seconds = 101; });
+  expect_violation(p, "limits.idle_seconds", [](auto& r) { r.limits.idle_seconds = 101; });
   EXPECT_EQ(*p.restrict({.limits = one}), p);
 }
 
