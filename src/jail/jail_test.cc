@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "jail/runsc_filter.h"
 #include "jail/session_jail.h"
@@ -75,13 +77,16 @@ class RunscFilter : public ::testing::Test {
       pollfd fds[] = {{listener, POLLIN, 0}, {child->pidfd(), POLLIN, 0}};
       if (poll(fds, 2, 10000) <= 0) return 103;
       if ((fds[0].revents & POLLIN) != 0) {
-        if (!answer_runsc(listener, own_dev)) return 104;
+        const auto answered = answer_runsc(listener, own_dev);
+        if (!answered) return 104;
+        if (*answered) farewells_.push_back(**answered);
         continue;
       }
       if (fds[1].revents != 0) return child->wait()->code;
     }
   }
   std::string path_;
+  std::vector<Farewell> farewells_;
 };
 
 int guest_calls(const std::string& dir, bool expect_kept) {
@@ -152,6 +157,32 @@ int name_calls(const std::string& dir) {
 
 TEST_F(RunscFilter, RenamesAndUnlinksForTheCaller) {
   EXPECT_EQ(run(static_cast<dev_t>(-1), [&] { return name_calls(path_); }), 0);
+}
+
+TEST_F(RunscFilter, WhoLeavesByItselfSaysSoAndWhoIsKilledDoesNot) {
+  EXPECT_EQ(run(0, [] { return 42; }), 42);
+  ASSERT_EQ(farewells_.size(), 1u);
+  EXPECT_EQ(farewells_[0].status, 42);
+  EXPECT_EQ(farewells_[0].parent, getpid());
+  EXPECT_FALSE(farewells_[0].name.empty());
+  farewells_.clear();
+  EXPECT_EQ(run(0,
+                [] {
+                  // From another thread: it is the process that leaves.
+                  std::thread([] { _exit(43); }).join();
+                  return 1;
+                }),
+            43);
+  ASSERT_EQ(farewells_.size(), 1u);
+  EXPECT_EQ(farewells_[0].parent, getpid());
+  farewells_.clear();
+  EXPECT_EQ(run(0,
+                [] {
+                  raise(SIGKILL);
+                  return 1;
+                }),
+            -1);
+  EXPECT_TRUE(farewells_.empty());
 }
 
 }  // namespace

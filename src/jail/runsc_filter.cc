@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -91,6 +92,8 @@ const std::vector<Rule>& rules() {
         rule(kAsk, SCMP_SYS(renameat), masked(0, kSignBit, 0)),
         rule(kAsk, SCMP_SYS(renameat2), masked(0, kSignBit, 0)),
         rule(kAsk, SCMP_SYS(unlinkat), masked(0, kSignBit, 0)),
+        // Who leaves by itself says so; who was killed does not.
+        rule(kAsk, SCMP_SYS(exit_group)),
         // By path: gVisor never does; a path in memory cannot be judged without a race.
         rule(kDeny, SCMP_SYS(chown)),
         rule(kDeny, SCMP_SYS(lchown)),
@@ -136,6 +139,29 @@ std::string copy_name(std::uint32_t tid, std::uint64_t address) {
   if (n <= 0 || length == static_cast<std::size_t>(n)) return "";  // no end in sight
   if (text == "." || text == ".." || text.find('/') != std::string_view::npos) return "";
   return std::string(text);
+}
+
+std::string read_small(const std::string& path) {
+  char buffer[1024];
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t n = fd ? read(fd.get(), buffer, sizeof buffer) : -1;
+  return std::string(buffer, n > 0 ? static_cast<std::size_t>(n) : 0);
+}
+
+Farewell farewell(const seccomp_notif& notification) {
+  const std::string proc = "/proc/" + std::to_string(notification.pid);
+  const std::string status = read_small(proc + "/status");
+  auto number = [&status](const char* field) {
+    const auto at = status.find(field);
+    return at == std::string::npos ? -1 : atoi(status.c_str() + at + strlen(field));
+  };
+  Farewell out;
+  out.process = number("\nTgid:");
+  out.parent = number("\nPPid:");
+  out.name = read_small(proc + "/cmdline").substr(0, 31);
+  out.name.resize(strnlen(out.name.c_str(), out.name.size()));
+  out.status = static_cast<int>(notification.data.args[0] & 0xff);
+  return out;
 }
 
 // What a call asks for, taken out of its process before anything is decided.
@@ -244,7 +270,7 @@ Result<UniqueFd> load_runsc_filter() {
   return load_filter(SCMP_ACT_ALLOW, SCMP_ACT_ERRNO(ENOSYS), rules());
 }
 
-Result<void> answer_runsc(int listener, dev_t overlay_dev) {
+Result<std::optional<Farewell>> answer_runsc(int listener, dev_t overlay_dev) {
   seccomp_notif* request = nullptr;
   seccomp_notif_resp* response = nullptr;
   if (seccomp_notify_alloc(&request, &response) != 0) {
@@ -252,16 +278,19 @@ Result<void> answer_runsc(int listener, dev_t overlay_dev) {
   }
   const ScopeExit release([&] { seccomp_notify_free(request, response); });
   // ENOENT and EINTR: the caller was killed meanwhile.
-  if (seccomp_notify_receive(listener, request) != 0) return {};
-  const Request call = take(*request);
+  if (seccomp_notify_receive(listener, request) != 0) return std::nullopt;
+  const bool leaves = request->data.nr == SCMP_SYS(exit_group);
+  std::optional<Farewell> out;
+  if (leaves) out = farewell(*request);
+  const Request call = leaves ? Request{} : take(*request);
   // Only after this check is it certain that the thread was still the caller when it was read.
-  if (seccomp_notify_id_valid(listener, request->id) != 0) return {};
+  if (seccomp_notify_id_valid(listener, request->id) != 0) return std::nullopt;
   response->id = request->id;
-  response->error = -(call.file ? perform(call, overlay_dev) : EBADF);
+  response->error = leaves ? 0 : -(call.file ? perform(call, overlay_dev) : EBADF);
   response->val = 0;
-  response->flags = 0;
+  response->flags = leaves ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0;
   (void)seccomp_notify_respond(listener, response);
-  return {};
+  return out;
 }
 
 }  // namespace temenos::jail

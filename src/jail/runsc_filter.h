@@ -12,6 +12,11 @@
 // those.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
 #include "base/unique_fd.h"
 #include "temenos/error.h"
 
@@ -33,7 +38,16 @@ Result<UniqueFd> load_runsc_filter();
 //                  file the setuid and setgid bits are left out and the owner stays, and the caller
 //                  is told that it worked, as file systems without owners do (vfat's `quiet`).
 //   rename, unlink done here, where the kernel sees our mount points (EBUSY).
+//   exit_group     let through, and returned: a process that says it ended by itself, one that does
+//                  not was killed. No wait status tells the two apart, because runsc passes on the
+//                  guest's as its own.
 // An error means the listener itself is broken.
-Result<void> answer_runsc(int listener, dev_t overlay_dev);
+struct Farewell {
+  pid_t process = -1;
+  pid_t parent = -1;
+  std::string name;  // its argv[0], at most 31 bytes; the process' own word
+  int status = -1;   // what it asks to exit with, 0 to 255
+};
+Result<std::optional<Farewell>> answer_runsc(int listener, dev_t overlay_dev);
 
 }  // namespace temenos::jail
