@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,10 +75,18 @@ class Box {
   bool is_alive() const;
   // The look at an earlier life that ended without stop(), made when this handle started the box.
   const BoxEnd& found_at_start() const;
+  // Why it ended, as far as a call of this handle has found out: a sentence and what to do, and the
+  // same as one word for programs ("out_of_memory"; docs/cli.md has them all).
+  const std::optional<Error>& ended() const;
+  std::string_view end_reason() const;
   // To be shown to the person who started it, a line each.
   const std::vector<std::string>& warnings() const;
 
   // ---- commands
+  // Returns when the exec is over, even with an open stdin. A stdout or stderr that is closed by
+  // its reader ends the exec, as SIGPIPE would; one that fails otherwise (a full disk) ends it and
+  // is an error. A command that was ended because its box ran out of memory has a result: SIGKILL,
+  // `oom`, and what was captured until then.
   Result<ExecResult> exec(const ExecRequest& request, const ExecIo& io = {});
   // The environment of a command: the box's defaults, then the policy's, then `extra`; "K=V".
   std::vector<std::string> environment(const std::map<std::string, std::string>& extra = {}) const;

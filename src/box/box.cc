@@ -51,6 +51,7 @@ Result<void> Box::Impl::ready() {
 
 Error Box::Impl::explain(const Error& error) {
   Error reason = handle.explain(error);
+  if (handle.end_reason()) ended = reason;
   if (handle.named() && (error.code == Code::kBoxDied || error.code == Code::kProtocol ||
                          error.code == Code::kTimedOut)) {
     handle.detach();
@@ -77,6 +78,11 @@ Result<BoxEnd> Box::stop() {
 
 bool Box::is_alive() const { return impl_->handle.is_alive(); }
 const BoxEnd& Box::found_at_start() const { return impl_->handle.found_at_start(); }
+const std::optional<Error>& Box::ended() const { return impl_->ended; }
+std::string_view Box::end_reason() const {
+  const auto reason = impl_->handle.end_reason();
+  return reason ? keeper::end_reason_name(*reason) : "";
+}
 const std::vector<std::string>& Box::warnings() const { return impl_->handle.warnings(); }
 
 std::vector<std::string> Box::environment(const std::map<std::string, std::string>& extra) const {
@@ -89,8 +95,19 @@ Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
   ExecRequest full = request;
   if (full.env.empty()) full.env = environment();
   if (full.cwd.empty()) full.cwd = default_directory();
-  auto result = impl_->handle.session().exec(full, io);
-  if (!result) result = tl::make_unexpected(impl_->explain(result.error()));
+  ExecResult so_far;
+  auto result = impl_->handle.session().exec(full, io, &so_far);
+  if (!result) {
+    Error error = impl_->explain(result.error());
+    if (impl_->handle.end_reason() == keeper::EndReason::kOutOfMemory) {
+      // The kernel ended the command together with its box, as it does with one outside of a box.
+      so_far.oom = so_far.truncated = true;
+      so_far.signal = "SIGKILL";
+      result = std::move(so_far);
+    } else {
+      result = tl::make_unexpected(std::move(error));
+    }
+  }
   impl_->log.write(event_of(full, result));
   return result;
 }

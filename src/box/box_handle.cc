@@ -57,15 +57,16 @@ Result<void> refuse_what_is_not_built(const Policy& policy) {
        "say --no-net for a box without a network"},
       {policy->enforcement == Enforcement::kCooperative, "cooperative enforcement is not built yet",
        "leave --enforcement out"},
-      {policy->scratch == Scratch::kMemory, "--scratch memory is not built yet",
-       "leave it out: what a one-shot box wrote is removed with it"},
       {policy->project == ProjectAccess::kReview, "--review is not built yet",
        "use --ephemeral: the project is read-only then"},
       {policy->base != "host", "images are not built yet", "leave --image out"},
       {policy->limits.memory_mb || policy->limits.cpus || policy->limits.cpu_seconds ||
-           policy->limits.pids || policy->limits.disk_mb || policy->limits.ttl_seconds,
-       "limits of memory, CPU, processes, disk and age are not built yet",
-       "leave them out; --timeout and --output hold"},
+           policy->limits.pids,
+       "limits of memory, CPU and processes are not built yet",
+       "leave them out; --timeout, --ttl, --idle and --output hold"},
+      {policy->limits.disk_mb && policy->scratch != Scratch::kMemory,
+       "a limit of disk is not built yet but for --scratch memory",
+       "leave it out, or say --scratch memory, where it is the size of the memory"},
       {policy->limits_mode == LimitsMode::kRequired,
        "limits are not built yet, so they cannot be required", "leave --limits out"},
   };
@@ -101,6 +102,9 @@ Result<void> BoxHandle::prepare(const Policy& policy, const StartOptions& option
   warnings_ = mounts_.warnings;
   if (policy->network == NetworkMode::kHost) {
     warnings_.emplace_back("the box has the host's network, unfiltered");
+  }
+  if (record_ && policy->scratch != Scratch::kDisk) {
+    warnings_.emplace_back("nothing that the box writes outside of its mounts outlives its stop");
   }
   env_ = policy->env;
   default_directory_ = options.project_dir.empty() ? kBoxHome
@@ -196,6 +200,10 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   spec.binds = mounts_.binds;
   spec.memory = mounts_.memory;
   spec.start_timeout_s = options.start_timeout_s;
+  spec.scratch = policy->scratch;
+  spec.scratch_mb = policy->limits.disk_mb.value_or(spec.scratch_mb);
+  spec.ttl_s = policy->limits.ttl_seconds.value_or(0);
+  spec.idle_s = policy->limits.idle_seconds.value_or(0);
   auto duplicate = [](int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 3)); };
   launch.data_dir = duplicate(data_.directory.get());
   for (const auto& source : mounts_.sources) launch.sources.push_back(duplicate(source.get()));
@@ -250,7 +258,9 @@ Error BoxHandle::explain(const Error& error) {
     if (std::chrono::steady_clock::now() >= limit) return error;
     if (keeper_->why_ended(kAskAgainMs)) break;
   }
-  return keeper_->why_ended(0).value_or(error);
+  const auto reason = keeper_->why_ended(0);
+  end_reason_ = keeper_->end_reason();
+  return reason.value_or(error);
 }
 
 Result<BoxEnd> BoxHandle::stop() {

@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "box/keeper_link.h"
 #include "box/mounts.h"
 #include "box/session_client.h"
+#include "keeper/end_reason.h"
 #include "store/data_dir.h"
 #include "temenos/error.h"
 #include "temenos/policy.h"
@@ -101,6 +103,8 @@ class BoxHandle {
 
   // The error of a call to session(), or, when that says that the box is gone, the reason why.
   Error explain(const Error& error);
+  // That reason as a value; empty as long as explain() has told none.
+  std::optional<keeper::EndReason> end_reason() const { return end_reason_; }
 
  private:
   BoxHandle() = default;
@@ -118,6 +122,7 @@ class BoxHandle {
   std::unique_ptr<KeeperLink> keeper_;
   std::unique_ptr<SessionClient> session_;
   BoxEnd found_at_start_;
+  std::optional<keeper::EndReason> end_reason_;
 };
 
 }  // namespace temenos::box

@@ -37,6 +37,7 @@ struct Box::Impl {
   std::shared_ptr<BoxManager::Impl> host;
   box::BoxHandle handle;
   audit::Log log;
+  std::optional<Error> ended;
 };
 
 }  // namespace temenos

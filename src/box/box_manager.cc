@@ -19,7 +19,7 @@ Result<box::StartOptions> BoxManager::Impl::start_options(const Policy& policy) 
         if (options.progress) {
           options.progress("trying gVisor on this host: " + name + " (once per boot) ...");
         }
-        return box::try_platform(dirs, runsc, name, options.cancel_fd);
+        return box::try_platform(dirs, runsc, name, policy->scratch, options.cancel_fd);
       }));
   return start;
 }

@@ -69,10 +69,11 @@ sockaddr_un address_in(const store::DataDir& dir) {
 }
 
 Error killed() {
+  constexpr auto kReason = keeper::EndReason::kKeeperDied;
   Error error;
   error.code = Code::kBoxDied;
-  error.what = "the keeper of the box was killed";
-  error.hint = "start it again";
+  error.what = std::string(keeper::end_reason_text(kReason));
+  error.hint = std::string(keeper::end_reason_hint(kReason));
   return error;
 }
 
@@ -147,8 +148,14 @@ Result<void> KeeperLink::request(const Message& message, std::span<const int> fd
   // A keeper that has gone may have left its last word.
   const auto reply = keeper::receive_message(socket_.get());
   if (sent && reply && reply->kind == Message::kOk) return {};
-  ended_ = reply ? keeper::to_error(*reply) : killed();
+  heard(reply);
   return tl::make_unexpected(*ended_);
+}
+
+// The last word, or that there is none.
+void KeeperLink::heard(const Result<Message>& last) {
+  ended_ = last ? keeper::to_error(*last) : killed();
+  reason_ = last ? static_cast<keeper::EndReason>(last->value) : keeper::EndReason::kKeeperDied;
 }
 
 Result<UniqueFd> KeeperLink::attach() {
@@ -170,8 +177,7 @@ std::optional<Error> KeeperLink::why_ended(int wait_ms) {
   if (ended_ || !socket_) return ended_;
   pollfd fd{socket_.get(), POLLIN, 0};
   if (poll(&fd, 1, wait_ms) <= 0) return std::nullopt;
-  const auto message = keeper::receive_message(socket_.get());
-  ended_ = message ? keeper::to_error(*message) : killed();
+  heard(keeper::receive_message(socket_.get()));
   return ended_;
 }
 

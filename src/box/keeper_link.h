@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "keeper/end_reason.h"
 #include "keeper/launch_spec.h"
 #include "keeper/messages.h"
 #include "store/data_dir.h"
@@ -35,13 +36,18 @@ class KeeperLink {
   Result<void> stop();
   // Waits until the box has ended and says why; nothing when it still lives after `wait_ms`.
   std::optional<Error> why_ended(int wait_ms);
+  // That reason as a value; empty where there is none (a start that failed, say).
+  std::optional<keeper::EndReason> end_reason() const { return reason_; }
 
  private:
   Result<void> request(const keeper::Message& message, std::span<const int> fds);
 
   UniqueFd socket_;
-  sys::Process keeper_;         // of a box that ends with us
+  sys::Process keeper_;  // of a box that ends with us
+  void heard(const Result<keeper::Message>& last);
+
   std::optional<Error> ended_;  // the last word
+  std::optional<keeper::EndReason> reason_;
 };
 
 }  // namespace temenos::box

@@ -20,12 +20,12 @@ constexpr int kTrialSeconds = 15;
 }  // namespace
 
 PlatformTrial try_platform(const HostDirs& dirs, const gvisor::Runsc& runsc,
-                           const std::string& name, int cancel_fd) {
+                           const std::string& name, Scratch scratch, int cancel_fd) {
   PlatformTrial trial;
   trial.name = name;
   const auto begin = std::chrono::steady_clock::now();
   auto attempt = [&]() -> Result<void> {
-    const auto policy = TRY(Policy::Builder().network(NetworkMode::kNone).build());
+    const auto policy = TRY(Policy::Builder().network(NetworkMode::kNone).scratch(scratch).build());
     StartOptions options;
     options.runsc = runsc.path;
     options.platform = name;

@@ -34,8 +34,10 @@ class SessionClient {
 
   // Returns when the exec is over, even with an open stdin. A stdout or stderr that is closed by
   // its reader ends the exec, as SIGPIPE would; one that fails otherwise (a full disk) ends it and
-  // is an error.
-  Result<ExecResult> exec(const ExecRequest& request, const ExecIo& io = {});
+  // is an error. Where the box ended under it, `so_far` gets what was captured until then; how the
+  // command ended is not in it.
+  Result<ExecResult> exec(const ExecRequest& request, const ExecIo& io = {},
+                          ExecResult* so_far = nullptr);
 
   // At most `max` bytes from `offset`.
   Result<std::string> read_file(std::string_view path, std::uint64_t max, std::uint64_t offset = 0);

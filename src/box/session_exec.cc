@@ -350,37 +350,45 @@ struct SessionClient::ExecCall {
       if (done && !cancellable) return {};
     }
   }
+
+  ExecResult collect(Clock::time_point begun) {
+    result.duration = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
+    result.stdout_omitted = sinks[0].omitted();
+    result.stderr_omitted = sinks[1].omitted();
+    result.truncated =
+        result.truncated || result.stdout_omitted.bytes != 0 || result.stderr_omitted.bytes != 0;
+    result.stdout_data = sinks[0].take_captured();
+    result.stderr_data = sinks[1].take_captured();
+    return std::move(result);
+  }
 };
 
-Result<ExecResult> SessionClient::exec(const ExecRequest& request, const ExecIo& io) {
+Result<ExecResult> SessionClient::exec(const ExecRequest& request, const ExecIo& io,
+                                       ExecResult* so_far) {
   const SigpipeHeld held;
   const auto begun = Clock::now();
   ExecCall call(*channel_, request, io);
   call.id = TRY(channel_->begin());
   call.stdin_open = io.stdin_fd >= 0;
   TRY(call.send_request());
-  TRY(call.run());
+  if (auto ran = call.run(); !ran) {
+    if (so_far != nullptr) *so_far = call.collect(begun);
+    return tl::make_unexpected(std::move(ran).error());
+  }
   for (const Sink& sink : call.sinks) {
     if (sink.error() != 0 && sink.error() != EPIPE) {
       return fail_errno(sink.error(), "cannot write the output of " + request.argv[0],
                         "the command was ended; check where its output goes");
     }
   }
-  ExecResult result = std::move(call.result);
   // We ended it because its reader had gone: to the caller that is what SIGPIPE does, not a SIGKILL
   // from nowhere.
   const bool reader_gone = call.sinks[0].error() == EPIPE || call.sinks[1].error() == EPIPE;
+  ExecResult& result = call.result;
   if (reader_gone && result.signal == "SIGKILL" && !result.timed_out) result.signal = "SIGPIPE";
   // What was still in the pipes is missed by nobody.
   if (reader_gone) result.truncated = false;
-  result.duration = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
-  result.stdout_omitted = call.sinks[0].omitted();
-  result.stderr_omitted = call.sinks[1].omitted();
-  result.truncated =
-      result.truncated || result.stdout_omitted.bytes != 0 || result.stderr_omitted.bytes != 0;
-  result.stdout_data = call.sinks[0].take_captured();
-  result.stderr_data = call.sinks[1].take_captured();
-  return result;
+  return call.collect(begun);
 }
 
 }  // namespace temenos

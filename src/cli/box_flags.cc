@@ -156,8 +156,9 @@ Result<void> add_modes(const BoxFlags& flags, Policy::Builder& builder) {
     builder.enforcement_cooperative(allow::CooperativeEnforcement{});
   }
   if (!flags.scratch.empty()) {
-    builder.scratch(TRY(word<Scratch>("--scratch", flags.scratch,
-                                      {{"disk", Scratch::kDisk}, {"memory", Scratch::kMemory}})));
+    builder.scratch(TRY(word<Scratch>(
+        "--scratch", flags.scratch,
+        {{"disk", Scratch::kDisk}, {"memory", Scratch::kMemory}, {"runsc", Scratch::kRunsc}})));
   }
   if (flags.ephemeral && flags.review) {
     return usage("--ephemeral and --review contradict each other", "keep one");
@@ -269,10 +270,15 @@ void add_box_flags(CLI::App& command, BoxFlags& flags) {
   option("--cpus", flags.cpus, "CPU quota in cores (not built yet)", "N");
   option("--cpu", flags.cpu, "CPU time limit (not built yet)", "SECONDS");
   option("--pids", flags.pids, "Process limit (not built yet)", "N");
-  option("--disk", flags.disk, "Disk limit (not built yet)", "MB");
+  option("--disk", flags.disk, "Size of --scratch memory (of disk: not built yet)", "MB");
   option("--output", flags.output, "Cap on a command's output", "MB");
-  option("--scratch", flags.scratch,
-         "Where the box writes: disk (default), or memory (not built yet)", "WHERE");
+  option("--ttl", flags.ttl, "End the box so long after its start", "SECONDS");
+  option("--idle", flags.idle, "End the box after so long without a command", "SECONDS");
+  option(
+      "--scratch", flags.scratch,
+      "Where the box writes: disk (default), memory, or runsc (gVisor's own memory); of the last "
+      "two nothing survives",
+      "WHERE");
   option("--limits", flags.limits, "best-effort (default), or required (not built yet)", "MODE");
   option("--enforcement", flags.enforcement, "required (default), or cooperative (not built yet)",
          "MODE");
@@ -318,6 +324,8 @@ Result<Policy> policy_from_flags(const BoxFlags& flags) {
   limits.pids = flags.pids;
   limits.disk_mb = flags.disk;
   limits.output_mb = flags.output;
+  limits.ttl_seconds = flags.ttl;
+  limits.idle_seconds = flags.idle;
   builder.limits(limits);
   return in_words_of_flags(builder.build());
 }

@@ -24,7 +24,7 @@ struct BoxFlags {
   std::vector<std::string> write;
   std::vector<std::string> volume;
   std::string image;
-  std::optional<std::int64_t> memory, cpu, pids, disk, output;
+  std::optional<std::int64_t> memory, cpu, pids, disk, output, ttl, idle;
   std::optional<double> cpus;
   std::string scratch;
   bool ephemeral = false;

@@ -10,12 +10,12 @@
 #include "base/try.h"
 #include "box/box_handle.h"
 #include "box/exec_result_json.h"
-#include "box/platform_trial.h"
 #include "cli/box_flags.h"
 #include "cli/command.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
 #include "codec/json.h"
+#include "temenos/box_manager.h"
 
 namespace temenos::cli {
 namespace {
@@ -38,37 +38,30 @@ class RunHelp : public CLI::Formatter {
   }
 };
 
-Result<box::BoxHandle> start_box(const BoxFlags& flags, const Policy& policy,
-                                 const box::HostDirs& dirs, int cancel) {
-  // Before a platform is tried, which starts boxes.
-  TRY(box::refuse_what_is_not_built(policy));
-  box::sweep(dirs);
-  auto probe = TRY(box::probe_runsc(dirs));
-  box::StartOptions options;
-  options.project_dir = TRY(project_for(flags));
+Result<Box> start_box(const BoxFlags& flags, const Policy& policy, int cancel) {
+  BoxManagerOptions options;
+  options.cancel_fd = cancel;
+  options.progress = [](std::string_view text) {
+    if (isatty(2)) warn(std::string(text));
+  };
+  auto manager = TRY(BoxManager::open(std::move(options)));
+  const std::string project = TRY(project_for(flags));
   char path[PATH_MAX];
   // It is in the project: that was found from here.
-  if (getcwd(path, sizeof path) != nullptr) options.directory = path;
-  options.runsc = probe.runsc.path;
-  options.cancel_fd = cancel;
-  options.platform = TRY(box::choose_platform(
-      probe, policy->platform, dirs, [&](const gvisor::Runsc& runsc, const std::string& name) {
-        if (isatty(2)) warn("trying gVisor on this host: " + name + " (once per boot) ...");
-        return box::try_platform(dirs, runsc, name, cancel);
-      }));
-  return box::BoxHandle::start(policy, dirs, options);
+  return manager.run(policy, project, getcwd(path, sizeof path) != nullptr ? path : "");
 }
 
-// Where there is no result, stdout is still one JSON value.
-void print_json(const Error& error) {
-  const boost::json::object out{{"error", boost::json::object{{"code", code_name(error.code)},
-                                                              {"what", error.to_string()},
-                                                              {"hint", error.hint}}}};
-  puts(serialize_json(out).c_str());
+// Where there is no result, stdout is still one JSON value. `end_reason`: empty, or why the box
+// ended.
+void print_json(const Error& error, std::string_view end_reason = {}) {
+  boost::json::object text{
+      {"code", code_name(error.code)}, {"what", error.to_string()}, {"hint", error.hint}};
+  if (!end_reason.empty()) text["end_reason"] = end_reason;
+  puts(serialize_json(boost::json::object{{"error", std::move(text)}}).c_str());
 }
 
 // Ends the box and says what it left for host programs to obey. On every way out of run().
-Result<void> finish(box::BoxHandle& box) {
+Result<void> finish(Box& box) {
   const auto end = TRY(box.stop());
   for (const auto& file : end.made) {
     warn("the box made " + escape(file.path) + ", which host programs obey by themselves (" +
@@ -100,18 +93,17 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
                 "give seconds");
   }
   const Policy policy = TRY(policy_from_flags(box_flags));
-  const auto dirs = TRY(box::host_dirs());
   // Before the box starts: a Ctrl-C during the start must still clean up.
   UniqueFd signals;
   TRY(take_signals(signals, false));
-  auto started = start_box(box_flags, policy, dirs, signals.get());
+  auto started = start_box(box_flags, policy, signals.get());
   if (!started) {
     const int number = waiting_signal(signals.get());
     if (number == 0) return tl::make_unexpected(std::move(started).error());
     warn("interrupted by " + signal_name(number) + ": the box was not started: start it again");
     return 128 + number;
   }
-  box::BoxHandle& box = *started;
+  Box& box = *started;
   if (box.default_directory() == box::kBoxHome && !box_flags.no_project && isatty(2)) {
     warn(
         "no git repository here, so this directory is not in the box: --write . or --read . mounts "
@@ -137,23 +129,21 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
     io.stderr_fd = 2;
   }
   io.signal_fd = signals.get();
-  auto result = exec_flags.tty ? exec_on_terminal(box.session(), request, io, signals)
-                               : box.session().exec(request, io);
+  auto result =
+      exec_flags.tty ? exec_on_terminal(box, request, io, signals) : box.exec(request, io);
   if (!result) {
-    const Error error = box.explain(result.error());
     TRY(finish(box));
-    const int status = exec_failure_status(error);
-    if (status != 126 && status != 127) return tl::make_unexpected(error);
-    if (exec_flags.json) print_json(error);
-    warn(error.to_string());
-    return status;
+    if (exec_flags.json) print_json(result.error(), box.end_reason());
+    warn(result.error().to_string());
+    return exec_failure_status(result.error());
   }
   if (exec_flags.json) printf("%s\n", serialize_json(to_json(*result)).c_str());
-  if (result->truncated && !exec_flags.json) warn("output was cut short");
+  if (result->truncated && !result->oom && !exec_flags.json) warn("output was cut short");
   if (result->timed_out) {
     warn("timed out after " + std::to_string(result->duration.count()) +
          " ms: the command and all it started were ended");
   }
+  if (result->oom && box.ended()) warn(box.ended()->to_string());
   TRY(finish(box));
   return status_of(*result);
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/try.h"
+#include "box/session_client.h"
 #include "cli/signals.h"
 #include "proc/terminal.h"
 
@@ -48,8 +49,7 @@ std::map<std::string, std::string> terminal_variables(
   return out;
 }
 
-Result<ExecResult> exec_on_terminal(SessionClient& session, ExecRequest request, ExecIo io,
-                                    UniqueFd& signals) {
+Result<ExecResult> exec_on_terminal(Box& box, ExecRequest request, ExecIo io, UniqueFd& signals) {
   // Before the size is read: what changes it after that is seen.
   TRY(take_signals(signals, true));
   io.signal_fd = signals.get();
@@ -59,7 +59,7 @@ Result<ExecResult> exec_on_terminal(SessionClient& session, ExecRequest request,
   request.terminal = terminal_size(io.terminal_fd).value_or(TerminalSize{});
   std::optional<proc::RawTerminal> raw;
   if (io.stdin_fd >= 0) raw.emplace(TRY(proc::RawTerminal::take(io.stdin_fd, io.stdout_fd)));
-  auto result = session.exec(request, io);
+  auto result = box.exec(request, io);
   // 126, 127: it never ran.
   const bool orderly = result ? result->exit_code && !result->timed_out
                               : exec_failure_status(result.error()) != exit_code(Code::kBoxDied);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
-#include "box/session_client.h"
+#include "temenos/box.h"
 #include "temenos/error.h"
 
 namespace temenos::cli {
@@ -20,11 +20,10 @@ Result<void> check_terminal_flags(bool stdin_open, bool json);
 std::map<std::string, std::string> terminal_variables(
     const std::map<std::string, std::string>& own);
 
-// session.exec() on a terminal of the command's own, with the size of the caller's from its first
+// box.exec() on a terminal of the command's own, with the size of the caller's from its first
 // moment on. With a stdin in `io` (a terminal, see above) the caller's is raw until the command is
 // over and given back then, whatever became of it. `signals` is of take_signals(); SIGWINCH is
 // added to it.
-Result<ExecResult> exec_on_terminal(SessionClient& session, ExecRequest request, ExecIo io,
-                                    UniqueFd& signals);
+Result<ExecResult> exec_on_terminal(Box& box, ExecRequest request, ExecIo io, UniqueFd& signals);
 
 }  // namespace temenos::cli

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -29,6 +30,12 @@ namespace {
 // wait.
 constexpr int kHighFd = 1000;
 constexpr std::size_t kLogTail = 600;
+constexpr std::size_t kMaxProcNames = 1u << 20;
+constexpr std::size_t kMaxProcFile = 64 * 1024;
+// What runsc calls its two children; the words are their own, so they only choose words of ours.
+constexpr char kSandboxName[] = "runsc-sandbox";
+constexpr char kGoferName[] = "runsc-gofer";
+using Names = std::vector<std::string>;
 
 struct Running {
   pid_t runsc = -1;
@@ -40,13 +47,15 @@ struct Running {
 // ever.
 std::vector<std::string> runsc_command(const LaunchSpec& spec) {
   const std::string log = std::string("--log=") + kLogDir + "/runsc.log";
+  // The box's root is a file system of the host's: what was written is there at once.
+  const std::string overlay = spec.scratch == Scratch::kRunsc ? "root:memory" : "none";
   return {kRunscPath,
           std::string("--root=") + kRunscState,
           log,
           "--log-format=text",
           "--platform=" + spec.platform,
           spec.host_network ? "--network=host" : "--network=none",
-          "--overlay2=none",       // the box's root is a host overlay: what was written is on disk
+          "--overlay2=" + overlay,
           "--ignore-cgroups",      // limits are ours, outside
           "--directfs=true",       // the sentry opens files itself, in what the gofer handed it
           "--file-access=shared",  // see above
@@ -173,8 +182,37 @@ void end_all_processes() {
   }
 }
 
+bool gofer_lives(pid_t runsc) {
+  const UniqueFd proc(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (const auto& name : sys::list_names(proc.get(), kMaxProcNames).value_or(Names{})) {
+    if (name[0] < '1' || name[0] > '9') continue;
+    const auto stat = sys::read_path("/proc/" + name + "/stat", kMaxProcFile);
+    const auto comm_end = stat ? stat->rfind(')') : std::string::npos;
+    char state = 'X';
+    int parent = -1;
+    if (comm_end == std::string::npos ||
+        sscanf(stat->c_str() + comm_end, ") %c %d", &state, &parent) != 2 || parent != runsc ||
+        state == 'Z' || state == 'X') {
+      continue;
+    }
+    const auto command = sys::read_path("/proc/" + name + "/cmdline", kMaxProcFile);
+    if (command && command->starts_with(kGoferName)) return true;
+  }
+  return false;
+}
+
+// Who of runsc's two children leaves by itself, and what that says.
+void note_farewell(const jail::Farewell& farewell, pid_t runsc, Ending& ending) {
+  if (farewell.parent != runsc) return;
+  if (farewell.name == kGoferName) ending.gofer_left = true;
+  if (farewell.name != kSandboxName) return;
+  ending.sandbox_farewell = farewell.status;
+  // One that leaves by itself cannot be gone before we have answered it.
+  ending.gofer_killed = !ending.gofer_left && !gofer_lives(runsc);
+}
+
 // Until runsc ends (true) or the keeper closes its socket or asks (false).
-bool supervise(const Running& running, int control, int signals, dev_t overlay, int* status) {
+bool supervise(const Running& running, int control, int signals, dev_t overlay, Ending& ending) {
   for (;;) {
     pollfd fds[] = {
         {control, POLLIN, 0}, {signals, POLLIN, 0}, {running.listener.get(), POLLIN, 0}};
@@ -182,9 +220,12 @@ bool supervise(const Running& running, int control, int signals, dev_t overlay, 
     if ((fds[1].revents & POLLIN) != 0) {
       signalfd_siginfo info;
       (void)!read(signals, &info, sizeof info);
-      if (reap(running.runsc, status)) return true;
+      if (reap(running.runsc, &ending.runsc_status)) return true;
     }
-    if ((fds[2].revents & POLLIN) != 0) (void)jail::answer_runsc(running.listener.get(), overlay);
+    if ((fds[2].revents & POLLIN) != 0) {
+      const auto answered = jail::answer_runsc(running.listener.get(), overlay);
+      if (answered && *answered) note_farewell(**answered, running.runsc, ending);
+    }
     // Only the end of the keeper, or its wish to end, ever comes here.
     if (fds[0].revents != 0) return false;
   }
@@ -236,22 +277,22 @@ Result<void> live(HelperStart& start) {
   Message message;
   message.kind = Message::kStarted;
   TRY(send_message(start.control, message));
-  int status = 0;
-  const bool by_itself = supervise(running, start.control, signals.get(), overlay.st_dev, &status);
+  Ending ending;
+  const bool by_itself = supervise(running, start.control, signals.get(), overlay.st_dev, ending);
   const std::string log = by_itself ? log_tail() : "";
   end_all_processes();
-  if (!start.launch->spec.durable) TRY(remove_box_files());
+  if (!start.launch->spec.durable && start.launch->spec.scratch == Scratch::kDisk) {
+    TRY(remove_box_files());
+  }
   if (by_itself) {
     Error error;
     error.code = Code::kBoxDied;
-    error.what =
-        std::string("runsc ") + (WIFSIGNALED(status)
-                                     ? "was ended by signal " + std::to_string(WTERMSIG(status))
-                                     : "exited with status " + std::to_string(WEXITSTATUS(status)));
+    error.what = describe(ending);
     if (!log.empty()) error.what += ": " + log;
+    error.hint = std::string(end_reason_hint(judge(ending)));
     message = failure(error);
     message.kind = Message::kEnded;
-    message.value = static_cast<std::uint32_t>(EndReason::kSandboxExited);
+    message.value = static_cast<std::uint32_t>(judge(ending));
   } else {
     message.kind = Message::kEnded;
     message.value = static_cast<std::uint32_t>(EndReason::kStopped);

@@ -19,9 +19,11 @@
 #include "base/try.h"
 #include "jail/keeper_rights.h"
 #include "keeper/callers.h"
+#include "keeper/deadline.h"
 #include "keeper/helper.h"
 #include "keeper/launch_spec.h"
 #include "keeper/messages.h"
+#include "keeper/oom_watch.h"
 #include "keeper/sources.h"
 #include "session/control.h"
 #include "sys/file_sys.h"
@@ -70,7 +72,11 @@ class Keeper {
   std::optional<Message> on_helper();
   std::optional<Message> on_session();
   bool session_went_first();
-  Message ended(EndReason reason) const;
+  Result<void> tell_session(ControlType type, std::span<const int> fds) const;
+  Result<void> count_time();
+  std::optional<Message> on_deadlines() const;
+  Message ended(EndReason reason, const std::string& detail = "") const;
+  Message died(EndReason reason) const;
 
   Callers callers_;
   UniqueFd lock_;  // the data dir's, held until the end
@@ -81,18 +87,47 @@ class Keeper {
   UniqueFd helper_control_;
   UniqueFd session_control_;
   std::int64_t deadline_ = 0;
+  Deadline ttl_;
+  Deadline idle_;  // set while session has nothing to do
+  OomWatch oom_ = OomWatch::begin();
   bool ready_ = false;
   bool init_lost_ = false;  // session said that the box's init has left
 };
 
-Message Keeper::ended(EndReason reason) const {
+Message Keeper::ended(EndReason reason, const std::string& detail) const {
   Error error;
   error.code = Code::kBoxDied;
-  error.what = std::string(end_reason_text(reason));
+  error.what = std::string(end_reason_text(reason)) + detail;
+  error.hint = std::string(end_reason_hint(reason));
   Message message = failure(error);
   message.kind = ready_ ? Message::kEnded : Message::kFailed;
   message.value = static_cast<std::uint32_t>(reason);
   return message;
+}
+
+// A process of ours was killed by somebody else. For want of memory?
+Message Keeper::died(EndReason reason) const {
+  const std::string evidence = oom_.evidence();
+  if (evidence.empty()) return ended(reason);
+  return ended(EndReason::kOutOfMemory, " (" + evidence + ")");
+}
+
+// From the moment in which the box is there for others.
+Result<void> Keeper::count_time() {
+  if (launch_.spec.ttl_s > 0) TRY(ttl_.set(launch_.spec.ttl_s));
+  if (launch_.spec.idle_s == 0) return {};
+  // Session answers at once with what it has to do now.
+  return tell_session(ControlType::kReportActivity, {});
+}
+
+std::optional<Message> Keeper::on_deadlines() const {
+  if (ttl_.over()) {
+    return ended(EndReason::kTtlOver, ": " + std::to_string(launch_.spec.ttl_s) + " s");
+  }
+  if (idle_.over()) {
+    return ended(EndReason::kIdle, ": " + std::to_string(launch_.spec.idle_s) + " s");
+  }
+  return std::nullopt;
 }
 
 Result<void> Keeper::start() {
@@ -183,17 +218,21 @@ Result<void> Keeper::start_session(UniqueFd init_end) {
   }
   session_ = sys::Process(pid, std::move(pidfd));
   session_control_ = std::move(here);
-  ControlMessage add;
-  add.type = ControlType::kAddClient;
   const int client = launch_.client.get();
-  return sys::send_with_fds(session_control_.get(),
-                            std::string_view(reinterpret_cast<const char*>(&add), sizeof add),
-                            {&client, 1});
+  return tell_session(ControlType::kAddClient, {&client, 1});
+}
+
+Result<void> Keeper::tell_session(ControlType type, std::span<const int> fds) const {
+  ControlMessage message;
+  message.type = type;
+  return sys::send_with_fds(
+      session_control_.get(),
+      std::string_view(reinterpret_cast<const char*>(&message), sizeof message), fds);
 }
 
 std::optional<Message> Keeper::on_helper() {
   auto message = receive_message(helper_control_.get());
-  if (!message) return ended(EndReason::kHelperDied);
+  if (!message) return died(EndReason::kHelperDied);
   switch (message->kind) {
     case Message::kStarted:
       return std::nullopt;
@@ -201,8 +240,11 @@ std::optional<Message> Keeper::on_helper() {
       return *message;
     case Message::kEnded:
       // Without a session init leaves, and then runsc ends well.
-      if (session_went_first()) return ended(EndReason::kSessionDied);
+      if (session_went_first()) return died(EndReason::kSessionDied);
       if (!ready_) message->kind = Message::kFailed;
+      if (was_killed(static_cast<EndReason>(message->value)) && !oom_.evidence().empty()) {
+        return died(EndReason::kOutOfMemory);
+      }
       return *message;
     default:
       return ended(EndReason::kHelperDied);
@@ -212,7 +254,7 @@ std::optional<Message> Keeper::on_helper() {
 std::optional<Message> Keeper::on_session() {
   const auto received = sys::receive_with_fds(session_control_.get(), sizeof(ControlMessage), 0);
   if (!received || received->bytes.size() != sizeof(ControlMessage)) {
-    return ended(EndReason::kSessionDied);
+    return died(EndReason::kSessionDied);
   }
   ControlMessage message;
   memcpy(&message, received->bytes.data(), sizeof message);
@@ -223,10 +265,15 @@ std::optional<Message> Keeper::on_session() {
       ready_ = true;
       Message ready;
       ready.kind = Message::kReady;
+      if (!count_time()) return died(EndReason::kSessionDied);
       if (!callers_.tell_starter(ready)) return ended(EndReason::kStopped);
       if (launch_.spec.durable) callers_.outlive_starter();
       return std::nullopt;
     }
+    case ControlType::kBusy:
+    case ControlType::kIdle:
+      if (!idle_.set(message.type == ControlType::kIdle ? launch_.spec.idle_s : 0)) break;
+      return std::nullopt;
     case ControlType::kInitLost:
       init_lost_ = true;
       // With EOF the helper knows more (runsc's status and last words): its message comes.
@@ -242,6 +289,7 @@ std::optional<Message> Keeper::on_session() {
     case ControlType::kBye:
       return std::nullopt;
     case ControlType::kAddClient:
+    case ControlType::kReportActivity:
     case ControlType::kStop:
       break;
   }
@@ -263,14 +311,19 @@ Message Keeper::run() {
   std::vector<pollfd> polls;
   for (;;) {
     polls = {{helper_control_.get(), POLLIN, 0},
-             {session_gone ? -1 : session_control_.get(), POLLIN, 0}};
+             {session_gone ? -1 : session_control_.get(), POLLIN, 0},
+             {ttl_.fd(), POLLIN, 0},
+             {idle_.fd(), POLLIN, 0}};
+    const std::size_t own = polls.size();
     callers_.add_polls(polls);
     // After the session has left because init did, the helper's message is a moment away.
     const std::int64_t limit = session_gone ? 2000 : ready_ ? -1 : deadline_ - now_ms();
     if (!ready_ && limit <= 0) return ended(EndReason::kStartTimedOut);
     const int n = poll(polls.data(), polls.size(), static_cast<int>(limit));
     if (n < 0 && errno != EINTR) return ended(EndReason::kHelperDied);
-    if (n == 0) return ended(session_gone ? EndReason::kSessionDied : EndReason::kStartTimedOut);
+    if (n == 0) {
+      return session_gone ? died(EndReason::kSessionDied) : ended(EndReason::kStartTimedOut);
+    }
     if (n < 0) continue;
     if (polls[0].revents != 0) {
       if (const auto message = on_helper()) return *message;
@@ -282,9 +335,11 @@ Message Keeper::run() {
         session_gone = true;
       }
     }
-    if (callers_.serve(std::span(polls).subspan(2), session_gone ? -1 : session_control_.get())) {
+    if (callers_.serve(std::span(polls).subspan(own), session_gone ? -1 : session_control_.get())) {
       return ended(EndReason::kStopped);
     }
+    // Last, and not by `polls`: what session has just said may have put the end off.
+    if (const auto message = on_deadlines()) return *message;
   }
 }
 

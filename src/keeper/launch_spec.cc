@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "codec/object_reader.h"
+#include "policy/names.h"
 #include "sys/file_sys.h"
 #include "sys/process_sys.h"
 
@@ -14,6 +15,7 @@ namespace json = boost::json;
 constexpr std::size_t kMaxBinds = 200;  // SCM_RIGHTS takes 253 descriptors (unix(7))
 constexpr std::size_t kMaxPaths = 4096;
 constexpr std::size_t kMaxSpecBytes = 16u << 20;
+constexpr std::int64_t kMaxNumber = std::int64_t{1} << 40;  // as a policy's
 constexpr std::size_t kFixedFds = 3;  // spec, data dir, client; and the listener of a durable one
 
 // File names are bytes, JSON strings are not: paths below a directory that a box may write travel
@@ -44,9 +46,10 @@ Result<bool> read_bool(ObjectReader& reader, const char* name) {
   return TRY(reader.optional_bool(name)).value_or(false);
 }
 
-Result<std::int64_t> read_number(ObjectReader& reader, const char* name, std::int64_t max) {
+Result<std::int64_t> read_number(ObjectReader& reader, const char* name, std::int64_t max,
+                                 std::int64_t min = 1) {
   const std::int64_t number = TRY(reader.integer(name));
-  if (number < 1 || number > max)
+  if (number < min || number > max)
     return fail(Code::kInvalidArgument, reader.path(name) + " is out of range");
   return number;
 }
@@ -95,9 +98,13 @@ std::string to_json(const LaunchSpec& spec) {
                                      {"session", spec.session},
                                      {"data_dir", spec.data_dir},
                                      {"durable", spec.durable},
+                                     {"scratch", enum_name(spec.scratch)},
+                                     {"scratch_mb", spec.scratch_mb},
                                      {"binds", binds},
                                      {"memory", memory},
-                                     {"start_timeout_s", spec.start_timeout_s}});
+                                     {"start_timeout_s", spec.start_timeout_s},
+                                     {"ttl_s", spec.ttl_s},
+                                     {"idle_s", spec.idle_s}});
 }
 
 Result<LaunchSpec> launch_spec_from_json(std::string_view text) {
@@ -112,6 +119,8 @@ Result<LaunchSpec> launch_spec_from_json(std::string_view text) {
   spec.session = TRY(reader.string("session"));
   spec.data_dir = TRY(reader.string("data_dir"));
   spec.durable = TRY(read_bool(reader, "durable"));
+  spec.scratch = TRY(parse_enum<Scratch>(TRY(reader.string("scratch")), "scratch"));
+  spec.scratch_mb = TRY(read_number(reader, "scratch_mb", kMaxNumber));
   const json::array* binds = TRY(reader.optional_array("binds", kMaxBinds));
   if (binds != nullptr) {
     for (const auto& value : *binds) spec.binds.push_back(TRY(read_bind(value)));
@@ -121,6 +130,8 @@ Result<LaunchSpec> launch_spec_from_json(std::string_view text) {
     for (const auto& value : *memory) spec.memory.push_back(TRY(read_memory(value)));
   }
   spec.start_timeout_s = static_cast<unsigned>(TRY(read_number(reader, "start_timeout_s", 3600)));
+  spec.ttl_s = TRY(read_number(reader, "ttl_s", kMaxNumber, 0));
+  spec.idle_s = TRY(read_number(reader, "idle_s", kMaxNumber, 0));
   TRY(reader.finish());
   return spec;
 }

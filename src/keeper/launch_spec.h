@@ -9,6 +9,7 @@
 
 #include "base/unique_fd.h"
 #include "temenos/error.h"
+#include "temenos/policy.h"
 
 namespace temenos::keeper {
 
@@ -41,9 +42,13 @@ struct LaunchSpec {
   std::string data_dir;  // owned by the caller, mode 0700; the box's files lie in its "box"
   // The box outlives its starter, and its files outlive the box. Else both go with the starter.
   bool durable = false;
+  Scratch scratch = Scratch::kDisk;  // on disk it is "box" that the box writes in
+  std::int64_t scratch_mb = 1024;    // what kMemory holds
   std::vector<BindSpec> binds;
   std::vector<MemorySpec> memory;
   unsigned start_timeout_s = 30;
+  std::int64_t ttl_s = 0;   // from ready on; 0: no end
+  std::int64_t idle_s = 0;  // without an operation in session; 0: no end
 
   bool operator==(const LaunchSpec&) const = default;
 };

@@ -23,26 +23,6 @@ std::string get(const char (&field)[N]) {
 
 }  // namespace
 
-std::string_view end_reason_text(EndReason reason) {
-  switch (reason) {
-    case EndReason::kStopped:
-      return "the box was stopped";
-    case EndReason::kSandboxExited:
-      return "the sandbox ended by itself";
-    case EndReason::kSessionDied:
-      return "the session process of the box died";
-    case EndReason::kProtocol:
-      return "the box's init broke the box protocol";
-    case EndReason::kTreeSurvived:
-      return "a process tree of the box outlived its kill";
-    case EndReason::kHelperDied:
-      return "the helper process of the box was killed";
-    case EndReason::kStartTimedOut:
-      return "the box did not start in time";
-  }
-  return "the box ended";
-}
-
 std::size_t descriptors_of(std::uint32_t kind) { return kind == Message::kAttach ? 1 : 0; }
 
 Message failure(const Error& error) {

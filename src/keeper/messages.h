@@ -7,21 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "keeper/end_reason.h"
 #include "temenos/error.h"
 
 namespace temenos::keeper {
-
-// Why a box ended. The words of end_reason_text() are what users see.
-enum class EndReason : std::uint32_t {
-  kStopped = 1,    // asked for
-  kSandboxExited,  // runsc ended by itself: its sentry died, or the box's init left
-  kSessionDied,    // our own session process died
-  kProtocol,       // init broke the box protocol
-  kTreeSurvived,   // a process tree outlived its kill
-  kHelperDied,     // the helper (PID 1 of the sandbox's processes) was killed
-  kStartTimedOut,
-};
-std::string_view end_reason_text(EndReason reason);
 
 struct Message {
   enum Kind : std::uint32_t {

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <set>
 
 #include "sys/process_sys.h"
 
@@ -62,15 +61,6 @@ TEST(Messages, OnlyAWholeOneIsTaken) {
   }
   pair->first.reset();
   EXPECT_EQ(receive_message(pair->second.get()).error().code, Code::kBoxDied);
-}
-
-TEST(Messages, EveryReasonHasItsOwnText) {
-  std::set<std::string_view> texts;
-  for (int i = static_cast<int>(EndReason::kStopped);
-       i <= static_cast<int>(EndReason::kStartTimedOut); ++i) {
-    EXPECT_TRUE(texts.insert(end_reason_text(static_cast<EndReason>(i))).second);
-  }
-  EXPECT_EQ(end_reason_text(static_cast<EndReason>(99)), "the box ended");
 }
 
 }  // namespace

@@ -21,12 +21,17 @@ namespace {
 
 constexpr unsigned kTight = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 
+// Of a root in memory. An inode costs the kernel about a KiB beside the size.
+constexpr std::int64_t kInodesPerMb = 256;
+constexpr std::int64_t kMinInodes = 4096;
+constexpr std::int64_t kRunscBaseMb = 4;  // only mount points lie there
+
 // The empty directories of a box's root; HOME is among them, so what a box writes there lies in its
-// upper.
-constexpr const char* kBaseDirs[] = {"dev",     "etc",      "home",      "media",     "mnt",
-                                     "opt",     "proc",     "root",      "run",       "srv",
-                                     "sys",     "tmp",      "usr",       "var/cache", "var/lib",
-                                     "var/log", "var/mail", "var/spool", "var/tmp",   "home/user"};
+// upper. On /run/temenos the gofer mounts what it serves there.
+constexpr const char* kBaseDirs[] = {
+    "dev",     "etc",         "home",     "media",     "mnt",     "opt",      "proc",
+    "root",    "run/temenos", "srv",      "sys",       "tmp",     "usr",      "var/cache",
+    "var/lib", "var/log",     "var/mail", "var/spool", "var/tmp", "home/user"};
 
 Result<UniqueFd> open_path(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -223,11 +228,8 @@ Result<void> make_mount_point(const LaunchSpec& spec, const std::string& target,
   return {};
 }
 
-Result<void> make_base(const LaunchSpec& spec, const Sources& sources) {
-  const std::string path = std::string(kDataDir) + "/base";
-  TRY(make_dir(path));
-  TRY(make_dir(std::string(kDataDir) + "/upper"));
-  TRY(make_dir(std::string(kDataDir) + "/work"));
+// In the directory `path`, which is there.
+Result<void> make_base(const LaunchSpec& spec, const Sources& sources, const std::string& path) {
   const UniqueFd base = TRY(open_path(path));
   for (const char* name : kBaseDirs) TRY(sys::make_directories(base.get(), name, 0755));
   if (chmod((path + "/root").c_str(), 0700) != 0 ||
@@ -309,21 +311,56 @@ Result<UniqueFd> mount_overlay(const std::string& data) {
   }
 }
 
-Result<void> make_rootfs(const LaunchSpec& spec, const Sources& sources) {
-  TRY(make_base(spec, sources));
+// What the box writes lies in the data dir when write(2) returns.
+Result<void> mount_disk_root(const LaunchSpec& spec, const Sources& sources) {
   const std::string data(kDataDir);
+  for (const char* name : {"/base", "/upper", "/work"}) TRY(make_dir(data + name));
+  TRY(make_base(spec, sources, data + "/base"));
   auto overlay = mount_overlay(data);
-  if (!overlay) {
-    return tl::make_unexpected(std::move(overlay).error().with_hint(
-        "the data directory " + spec.data_dir +
-        " must lie on a local file system that can hold an overlay's upper (ext4, xfs, btrfs), not "
-        "on "
-        "overlayfs itself as in a container: set XDG_DATA_HOME to a volume"));
+  if (!overlay && overlay.error().code == Code::kConflict) {
+    return tl::make_unexpected(std::move(overlay).error());
   }
-  TRY(attach_new(overlay->get(), kRootfs));
-  const UniqueFd usr = TRY(open_path(std::string(kRootfs) + "/usr"));
-  TRY(sys::attach_mount(sources.usr.get(), usr.get()));
-  return make_etc(sources);
+  if (!overlay) {
+    return tl::make_unexpected(
+        std::move(overlay)
+            .error()
+            .with_context("the file system of " + spec.data_dir + " cannot hold a box's files")
+            .with_hint("set XDG_DATA_HOME to a volume with ext4, xfs or btrfs, or let nothing of "
+                       "the box survive: --scratch memory (or runsc)"));
+  }
+  return attach_new(overlay->get(), kRootfs);
+}
+
+// A plain tree, gone with this mount namespace. No overlay: what a base needs above it is only a
+// place to write, and an overlay on tmpfs in a user namespace has whole semantics from Linux 6.6 on
+// (user.* attributes on tmpfs).
+Result<void> mount_memory_root(const LaunchSpec& spec, const Sources& sources) {
+  const std::int64_t mb = spec.scratch == Scratch::kRunsc ? kRunscBaseMb : spec.scratch_mb;
+  const UniqueFd root = TRY(
+      sys::new_filesystem("tmpfs",
+                          {{"size", std::to_string(mb) + "m"},
+                           {"nr_inodes", std::to_string(std::max(mb * kInodesPerMb, kMinInodes))},
+                           {"mode", "0755"}},
+                          kTight));
+  TRY(attach_new(root.get(), kRootfs));
+  return make_base(spec, sources, kRootfs);
+}
+
+Result<void> make_rootfs(const LaunchSpec& spec, const Sources& sources) {
+  if (spec.scratch == Scratch::kDisk) {
+    TRY(mount_disk_root(spec, sources));
+  } else {
+    TRY(mount_memory_root(spec, sources));
+  }
+  {
+    const UniqueFd usr = TRY(open_path(std::string(kRootfs) + "/usr"));
+    TRY(sys::attach_mount(sources.usr.get(), usr.get()));
+  }
+  TRY(make_etc(sources));
+  if (spec.scratch != Scratch::kRunsc) return {};
+  // What is written lies above it, in the sentry: nobody writes here.
+  const UniqueFd root = TRY(open_path(kRootfs));
+  return sys::make_read_only(root.get(), true);
 }
 
 // --- the bundle
@@ -341,6 +378,13 @@ Result<void> write_bundle(const LaunchSpec& spec) {
       {"/run", "tmpfs", "tmpfs", {"nosuid", "nodev", "mode=0755"}},
       {kBoxPrivateDir, "bind", "/box", {"rbind", "ro"}},
   };
+  if (spec.scratch == Scratch::kRunsc) {
+    // Mounts of their own have no overlay of gVisor's above them, so a write in them is EROFS as in
+    // every other box.
+    for (const char* name : {"/usr", "/etc"}) {
+      mounts.push_back({name, "bind", kRootfs + std::string(name), {"rbind", "ro"}});
+    }
+  }
   std::vector<OciMount> users;
   for (std::size_t i = 0; i < spec.binds.size(); ++i) {
     if (bind_around(spec, spec.binds[i].target) < spec.binds.size()) continue;  // nest_binds()
@@ -398,7 +442,7 @@ Result<void> build_tree(const LaunchSpec& spec, Sources sources) {
   // Of its own, so that messages a box provokes cannot fill it.
   TRY(attach_tmpfs("/run", "4m", "0700"));
   TRY(make_dir(kRunscState, 0700));
-  TRY(attach_new(sources.data.get(), kDataDir));
+  if (spec.scratch == Scratch::kDisk) TRY(attach_new(sources.data.get(), kDataDir));
   TRY(attach_binds(spec, std::move(sources.binds)));
   sources.binds.clear();
   TRY(make_rootfs(spec, sources));

@@ -2,7 +2,8 @@
 // in it.
 //
 //   /            tmpfs, 8 MiB, this process's whole world; the host's tree is gone
-//   /rootfs      the box's root: overlay(data/base, data/upper), /usr and /etc read-only on it
+//   /rootfs      the box's root: overlay(data/base, data/upper), or a tmpfs with a base in it where
+//                the box does not write on disk; /usr and /etc read-only on it
 //   /m/0 …       the binds, each with what is hidden and protected in it
 //   /bundle      config.json      /run  runsc's state      /log  its messages      /proc /dev
 #pragma once

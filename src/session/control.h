@@ -14,7 +14,8 @@ enum class ControlType : std::uint32_t {
   // keeper to session
   kAddClient =
       1,  // carries one SOCK_STREAM descriptor (SCM_RIGHTS); refused silently (closed) when full
-  kStop = 2,  // fail what runs, tell the clients, say BYE, exit
+  kStop = 2,            // fail what runs, tell the clients, say BYE, exit
+  kReportActivity = 3,  // send kBusy or kIdle now, and from now on
   // session to keeper
   kJailed = 16,  // locked down; no byte of init was read before
   kReady = 17,   // init's HELLO was good; `detail` holds its features (wire/box_protocol.h)
@@ -22,6 +23,10 @@ enum class ControlType : std::uint32_t {
       18,  // `reason` is a LostReason, `detail` a Violation; session goes on to BYE by itself
   kKillBox = 19,  // `reason` is a KillReason, `detail` a Violation; sent beside kInitLost or alone
   kBye = 20,      // session is about to exit
+  // At most one of the two in kActivityStep (session/loop.cc), the last of what was to be said. A
+  // kIdle after a kIdle means that there was work in between.
+  kBusy = 21,  // an operation is under way
+  kIdle = 22,  // none is
 };
 
 enum class LostReason : std::uint32_t {

@@ -1,9 +1,11 @@
 #include "session/loop.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -44,6 +46,40 @@ class LoopTest : public testing::Test {
     send(init_.get(), out);
     EXPECT_EQ(event().type, ControlType::kReady);
   }
+  // Init's side of one PING.
+  void answer_ping() {
+    Frame frame;
+    for (;;) {
+      while (from_session_.peek(frame) == FrameReader::Status::kFrame) {
+        Ping ping;
+        const bool is_ping =
+            static_cast<Type>(frame.header.type) == Type::kPing && decode(frame.payload, ping);
+        const std::uint32_t id = frame.header.id;
+        from_session_.pop();
+        if (!is_ping) continue;
+        ByteQueue out;
+        put_pong(out, id, ping);
+        return send(init_.get(), out);
+      }
+      const auto space = from_session_.space();
+      const ssize_t count = read(init_.get(), space.data(), space.size());
+      ASSERT_GT(count, 0);
+      from_session_.commit(static_cast<std::size_t>(count));
+    }
+  }
+  UniqueFd client() {
+    auto [near, far] = pair(SOCK_STREAM);
+    EXPECT_TRUE(send_control(control_.get(), {ControlType::kAddClient}, far.get()));
+    ByteQueue out;
+    put(out, 0, Hello{});
+    send(near.get(), out);
+    return std::move(near);
+  }
+  // False: nothing was to be said for several steps.
+  bool event_comes() const {
+    pollfd fd{control_.get(), POLLIN, 0};
+    return poll(&fd, 1, 1000) > 0;
+  }
   ControlMessage event() {
     ControlMessage message{ControlType::kStop};
     EXPECT_EQ(recv(control_.get(), &message, sizeof message, 0),
@@ -54,6 +90,7 @@ class LoopTest : public testing::Test {
   UniqueFd init_;
   UniqueFd control_;
   std::thread loop_;
+  FrameReader from_session_{kMaxFrame};
 };
 
 TEST_F(LoopTest, StopEndsInBye) {
@@ -103,34 +140,15 @@ TEST_F(LoopTest, ForeignControlBytesEndTheSession) {
 
 TEST_F(LoopTest, AClientIsServedAndHearsOfTheEndOfInit) {
   greet();
-  auto [near, far] = pair(SOCK_STREAM);
-  ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddClient}, far.get()));
-  far.reset();
+  const UniqueFd near = client();
   ByteQueue out;
-  put(out, 0, Hello{});
   put(out, 6, Ping{77});
   send(near.get(), out);
   // Init's side of the PING, then its death.
-  FrameReader reader(kMaxFrame);
-  Frame frame;
-  bool answered = false;
-  while (!answered) {
-    const auto space = reader.space();
-    const ssize_t count = read(init_.get(), space.data(), space.size());
-    ASSERT_GT(count, 0);
-    reader.commit(static_cast<std::size_t>(count));
-    while (reader.peek(frame) == FrameReader::Status::kFrame) {
-      Ping ping;
-      if (static_cast<Type>(frame.header.type) == Type::kPing && decode(frame.payload, ping)) {
-        put_pong(out, frame.header.id, ping);
-        send(init_.get(), out);
-        answered = true;
-      }
-      reader.pop();
-    }
-  }
+  answer_ping();
   init_.reset();
   std::vector<std::pair<Type, std::uint32_t>> heard;
+  Frame frame;
   FrameReader from_session(kMaxFrame);
   for (;;) {
     const auto space = from_session.space();
@@ -146,6 +164,49 @@ TEST_F(LoopTest, AClientIsServedAndHearsOfTheEndOfInit) {
       {Type::kHello, 0}, {Type::kPong, 6}, {Type::kError, 0}};
   EXPECT_EQ(heard, expected);
   EXPECT_EQ(event().type, ControlType::kInitLost);
+  EXPECT_EQ(event().type, ControlType::kBye);
+}
+
+TEST_F(LoopTest, ActivityIsToldWhenAskedForAndNeverOftenerThanInASteadyStep) {
+  using std::chrono::steady_clock;
+  greet();
+  const UniqueFd near = client();
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kReportActivity}));
+  EXPECT_EQ(event().type, ControlType::kIdle);
+  // Work that comes and goes as fast as it can, until a second has passed.
+  const auto begun = steady_clock::now();
+  int pings = 0;
+  ByteQueue out;
+  for (; steady_clock::now() < begun + std::chrono::seconds(1); ++pings) {
+    put(out, static_cast<std::uint32_t>(pings + 1), Ping{1});
+    send(near.get(), out);
+    answer_ping();
+    char answer[4096];
+    (void)recv(near.get(), answer, sizeof answer, MSG_DONTWAIT);
+  }
+  ControlMessage told{ControlType::kStop};
+  int messages = 0;
+  for (; event_comes(); ++messages) told = event();
+  EXPECT_EQ(told.type, ControlType::kIdle);
+  EXPECT_GT(pings, 100);
+  EXPECT_GE(messages, 1);
+  EXPECT_LE(messages, 1 + (steady_clock::now() - begun) / std::chrono::milliseconds(250));
+  // One that stays is busy until it ends.
+  put(out, 1, Ping{1});
+  send(near.get(), out);
+  EXPECT_EQ(event().type, ControlType::kBusy);
+  answer_ping();
+  EXPECT_EQ(event().type, ControlType::kIdle);
+}
+
+TEST_F(LoopTest, ActivityIsNobodysUnlessAskedFor) {
+  greet();
+  const UniqueFd near = client();
+  ByteQueue out;
+  put(out, 1, Ping{1});
+  send(near.get(), out);
+  answer_ping();
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kStop}));
   EXPECT_EQ(event().type, ControlType::kBye);
 }
 
