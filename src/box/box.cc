@@ -46,6 +46,7 @@ Result<void> Box::Impl::ready() {
     log.write(event);
   }
   if (!started) return tl::make_unexpected(started.error());
+  if (*started) oom = keeper::OomWatch::begin();
   return {};
 }
 
@@ -107,6 +108,12 @@ Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
     } else {
       result = tl::make_unexpected(std::move(error));
     }
+  }
+  // The box may outlive that: on systrap the kernel often chooses the process that one command runs
+  // in.
+  if (result && result->exit_code != 0 && impl_->oom && !impl_->oom->evidence().empty()) {
+    result->oom = true;
+    impl_->oom = keeper::OomWatch::begin();
   }
   impl_->log.write(event_of(full, result));
   return result;

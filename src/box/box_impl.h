@@ -8,6 +8,7 @@
 #include "box/box_handle.h"
 #include "box/host_dirs.h"
 #include "box/host_probe.h"
+#include "keeper/oom_watch.h"
 #include "temenos/box.h"
 #include "temenos/box_manager.h"
 
@@ -25,6 +26,7 @@ struct BoxManager::Impl {
 struct Box::Impl {
   Impl(std::shared_ptr<BoxManager::Impl> on, box::BoxHandle of)
       : host(std::move(on)), handle(std::move(of)) {
+    if (!handle.named()) oom = keeper::OomWatch::begin();
     if (handle.named()) log = audit::Log(handle.data_dir().directory.get());
   }
 
@@ -38,6 +40,8 @@ struct Box::Impl {
   box::BoxHandle handle;
   audit::Log log;
   std::optional<Error> ended;
+  // Of a box that this process has started: keeper and sandbox are in its memory group then.
+  std::optional<keeper::OomWatch> oom;
 };
 
 }  // namespace temenos

@@ -143,7 +143,9 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
     warn("timed out after " + std::to_string(result->duration.count()) +
          " ms: the command and all it started were ended");
   }
-  if (result->oom && box.ended()) warn(box.ended()->to_string());
+  if (result->oom) {
+    warn(box.ended() ? box.ended()->to_string() : "memory ran out while the command ran");
+  }
   TRY(finish(box));
   return status_of(*result);
 }

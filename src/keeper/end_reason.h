@@ -31,11 +31,11 @@ std::string_view end_reason_name(EndReason reason);
 std::string_view end_reason_text(EndReason reason);
 std::string_view end_reason_hint(EndReason reason);
 
-// One of the sandbox's processes was ended from outside the box, which the kernel does when memory
-// runs out.
-constexpr bool was_killed(EndReason reason) {
-  return reason == EndReason::kSandboxDied || reason == EndReason::kGoferDied ||
-         reason == EndReason::kRunscDied;
+// It may be what is seen of a kill for want of memory. A crash is among them: the sentry crashes
+// when the kernel kills a process that it runs the guest's code in.
+constexpr bool may_be_oom(EndReason reason) {
+  return reason == EndReason::kSandboxDied || reason == EndReason::kSandboxCrashed ||
+         reason == EndReason::kGoferDied || reason == EndReason::kRunscDied;
 }
 
 // What helper saw when runsc ended without being told to.

@@ -242,7 +242,7 @@ std::optional<Message> Keeper::on_helper() {
       // Without a session init leaves, and then runsc ends well.
       if (session_went_first()) return died(EndReason::kSessionDied);
       if (!ready_) message->kind = Message::kFailed;
-      if (was_killed(static_cast<EndReason>(message->value)) && !oom_.evidence().empty()) {
+      if (may_be_oom(static_cast<EndReason>(message->value)) && !oom_.evidence().empty()) {
         return died(EndReason::kOutOfMemory);
       }
       return *message;

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
-#include <set>
+#include <string>
+#include <tuple>
 
+#include "codec/json.h"
 #include "tests/integration/program.h"
 
 namespace temenos::testing {
@@ -22,30 +25,75 @@ constexpr char kBusy[] =
 class CrashTest : public IntegrationTest {
  protected:
   std::string run_directory() const { return host_.path() + "/home/data/temenos/run"; }
-  void kill_one(pid_t BoxProcesses::* which, std::string_view reason) {
-    Program program(host_, argv({}, kBusy));
-    ASSERT_TRUE(program.wait_for("up\n"));
-    const pid_t victim = box_processes(program.pid()).*which;
-    ASSERT_GT(victim, 0);
-    ASSERT_EQ(kill(victim, SIGKILL), 0);
-    const auto result = program.finish();
+  void expect_ended(const CliResult& result, std::string_view reason, std::string_view words) {
     EXPECT_EQ(result.status, 125) << result.err;
-    EXPECT_THAT(result.err, HasSubstr(reason));
+    EXPECT_THAT(result.err, HasSubstr(words));
     EXPECT_EQ(result.err.find('\n'), result.err.size() - 1) << result.err;
+    const auto json = parse_json(result.out.substr(result.out.find('{')), {});
+    ASSERT_TRUE(json) << result.out;
+    EXPECT_EQ(json->at("error").at("end_reason").as_string(), reason);
+    EXPECT_NE(json->at("error").at("hint").as_string(), "");
     EXPECT_TRUE(wait_for_descendants(30));
     EXPECT_EQ(host_shell("ls -A '" + run_directory() + "'"), "");
   }
 };
 
-TEST_F(CrashTest, Keeper) { kill_one(&BoxProcesses::keeper, "the keeper of the box was killed"); }
-TEST_F(CrashTest, Session) {
-  kill_one(&BoxProcesses::session, "the session process of the box died");
+struct Victim {
+  const char* name;
+  pid_t BoxProcesses::* which;
+  const char* reason;
+  const char* words;
+};
+
+// On every platform, because it is gVisor that notices some of these deaths for us.
+class CrashOfTest : public CrashTest,
+                    public ::testing::WithParamInterface<std::tuple<std::string, Victim>> {};
+
+TEST_P(CrashOfTest, IsNamedAndLeavesNothing) {
+  const auto& [platform, victim] = GetParam();
+  const std::string mark = host_.dir("mark");
+  // With --json the command's output comes at the end, so it says in a file that it is up.
+  Program program(host_, argv({"--json", "--platform", platform, "--write", mark},
+                              "touch " + mark + "/up; " + std::string(kBusy)));
+  ASSERT_TRUE(program.wait_until([&] { return access((mark + "/up").c_str(), F_OK) == 0; }));
+  const pid_t pid = box_processes(program.pid()).*(victim.which);
+  ASSERT_GT(pid, 0);
+  ASSERT_EQ(kill(pid, SIGKILL), 0);
+  expect_ended(program.finish(), victim.reason, victim.words);
 }
-TEST_F(CrashTest, Helper) {
-  kill_one(&BoxProcesses::helper, "the helper process of the box was killed");
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, CrashOfTest,
+    ::testing::Combine(
+        ::testing::ValuesIn(platforms()),
+        ::testing::Values(Victim{"Keeper", &BoxProcesses::keeper, "keeper_died",
+                                 "the keeper of the box was killed"},
+                          Victim{"Session", &BoxProcesses::session, "session_died",
+                                 "the session process of the box died"},
+                          Victim{"Helper", &BoxProcesses::helper, "helper_died",
+                                 "the helper process of the box was killed"},
+                          Victim{"Runsc", &BoxProcesses::runsc, "runsc_died",
+                                 "runsc was ended by signal 9"},
+                          Victim{"Gofer", &BoxProcesses::gofer, "gofer_died",
+                                 "the gofer of the sandbox was killed"},
+                          Victim{"Sandbox", &BoxProcesses::sandbox, "sandbox_died",
+                                 "the sandbox (gVisor's sentry) was killed by signal 9"})),
+    [](const auto& info) { return std::get<1>(info.param).name + std::get<0>(info.param); });
+
+// From inside any root process of the box may do it. It costs that box and nothing else.
+class InitDeathTest : public CrashTest, public ::testing::WithParamInterface<std::string> {};
+INSTANTIATE_TEST_SUITE_P(On, InitDeathTest, ::testing::ValuesIn(platforms()),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(InitDeathTest, IsTheBoxsOwnDoing) {
+  for (const auto& [signal, number] : {std::pair{"KILL", 9}, {"SEGV", 11}}) {
+    SCOPED_TRACE(signal);
+    const auto result = run({"--json", "--platform", GetParam()},
+                            std::string("kill -") + signal + " 1; sleep 1000");
+    expect_ended(result, "init_died",
+                 "the box's init (its process 1) ended by signal " + std::to_string(number));
+  }
 }
-TEST_F(CrashTest, Runsc) { kill_one(&BoxProcesses::runsc, "runsc was ended by signal 9"); }
-TEST_F(CrashTest, Sandbox) { kill_one(&BoxProcesses::sandbox, "runsc exited with status"); }
 
 TEST_F(CrashTest, CliAndTheNextRunSweeps) {
   {

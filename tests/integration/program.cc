@@ -166,6 +166,7 @@ BoxProcesses box_processes(pid_t cli) {
   if (box.runsc == 0) return box;
   for (const pid_t pid : children_of(box.runsc)) {
     if (proc_file(pid, "cmdline").rfind("runsc-sandbox", 0) == 0) box.sandbox = pid;
+    if (proc_file(pid, "cmdline").rfind("runsc-gofer", 0) == 0) box.gofer = pid;
   }
   return box;
 }

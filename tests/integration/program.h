@@ -59,6 +59,7 @@ struct BoxProcesses {
   pid_t session = 0;
   pid_t helper = 0;  // PID 1 of the sandbox's PID namespace
   pid_t runsc = 0;
+  pid_t gofer = 0;
   pid_t sandbox = 0;  // the sentry
 };
 BoxProcesses box_processes(pid_t cli);

@@ -36,6 +36,8 @@ TEST_F(ProgramsTest, HelpSaysWhatThereIs) {
         "--pids N",
         "--disk MB",
         "--output MB",
+        "--ttl SECONDS",
+        "--idle SECONDS",
         "--scratch WHERE",
         "--ephemeral",
         "--review",

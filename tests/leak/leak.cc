@@ -84,8 +84,18 @@ std::vector<Attempt> attempts(const CliResult& result) {
   return out;
 }
 
+std::vector<std::string> boxes() {
+  auto out = testing::platforms();
+  for (const char* scratch : {"memory", "runsc"}) out.push_back(out[0] + "_" + scratch);
+  return out;
+}
+
 Words run(const std::string& platform, const Words& flags, const Words& command) {
-  Words out{"run", "--no-net", "--platform", platform};
+  const auto scratch = platform.find('_');
+  Words out{"run", "--no-net", "--platform", platform.substr(0, scratch)};
+  if (scratch != std::string::npos) {
+    out.insert(out.end(), {"--scratch", platform.substr(scratch + 1)});
+  }
   out.insert(out.end(), flags.begin(), flags.end());
   out.emplace_back("--");
   out.insert(out.end(), command.begin(), command.end());

@@ -28,6 +28,10 @@ std::vector<Attempt> attempts(const CliResult& result);
 
 inline const Words kAttackers{"root", "user", "userns"};
 
+// Kinds of boxes, as `platform` below: each platform with a box on disk, and one of them with each
+// other scratch ("systrap_memory", "systrap_runsc").
+std::vector<std::string> boxes();
+
 // `run --no-net --platform P --volume ATTACK:/leak/attack:ro FLAGS… -- /leak/attack WORDS…`
 Words attack(const std::string& platform, const Words& flags, const Words& words);
 Words run(const std::string& platform, const Words& flags, const Words& command);

@@ -82,7 +82,7 @@ TEST_P(Ownership, NoPrivilegeComesOutWithTools) {
       "&& "
       "mkdir src/dir; chown 33:33 src/suid; chmod 4755 src/suid && chmod 2755 src/sgid && chmod "
       "2777 src/dir && "
-      "(ln src/suid src/hard; stat -c %a src/suid; "
+      "(stat -c %a src/suid; ln src/suid src/hard; "
       "setcap cap_net_raw+ep src/sgid; tar cf src.tar src; "
       "cp -a src " +
       write +
@@ -145,7 +145,7 @@ TEST_P(Ownership, OfAnotherOwnersDirectory) {
             "1000:1000:644\n1000:1000:644\n");
 }
 
-INSTANTIATE_TEST_SUITE_P(On, Ownership, ::testing::ValuesIn(testing::platforms()),
+INSTANTIATE_TEST_SUITE_P(On, Ownership, ::testing::ValuesIn(boxes()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
