@@ -42,23 +42,23 @@ struct Running {
   UniqueFd listener;
 };
 
-// Nobody else writes in the box's own root, and still its file access is not "exclusive": there
-// each name of a hard-linked file has a size and a link count of its own, and gpg takes no lock for
-// ever.
+// Nobody else writes in the box's own root, and still its file access is not "exclusive", unless
+// gVisor's overlay wants it: there each name of a hard-linked file has a size and a link count of
+// its own, and gpg takes no lock for ever.
 std::vector<std::string> runsc_command(const LaunchSpec& spec) {
   const std::string log = std::string("--log=") + kLogDir + "/runsc.log";
   // The box's root is a file system of the host's: what was written is there at once.
-  const std::string overlay = spec.scratch == Scratch::kRunsc ? "root:memory" : "none";
+  const bool own_overlay = spec.scratch == Scratch::kRunsc;
   return {kRunscPath,
           std::string("--root=") + kRunscState,
           log,
           "--log-format=text",
           "--platform=" + spec.platform,
           spec.host_network ? "--network=host" : "--network=none",
-          "--overlay2=" + overlay,
-          "--ignore-cgroups",      // limits are ours, outside
-          "--directfs=true",       // the sentry opens files itself, in what the gofer handed it
-          "--file-access=shared",  // see above
+          std::string("--overlay2=") + (own_overlay ? "root:memory" : "none"),
+          "--ignore-cgroups",  // limits are ours, outside
+          "--directfs=true",   // the sentry opens files itself, in what the gofer handed it
+          std::string("--file-access=") + (own_overlay ? "exclusive" : "shared"),
           "--file-access-mounts=shared",  // people edit the project at the same time
           "--host-uds=none",
           "run",

@@ -24,6 +24,10 @@ LaunchSpec example() {
                 {"/c", "/d", false, {}, {}}};
   spec.memory = {{"/m", 64}};
   spec.start_timeout_s = 7;
+  spec.scratch = Scratch::kRunsc;
+  spec.scratch_mb = 9;
+  spec.ttl_s = 10;
+  spec.idle_s = 11;
   return spec;
 }
 
@@ -56,6 +60,9 @@ TEST(LaunchSpecJson, NothingElseIsTaken) {
         with("\"start_timeout_s\":7", "\"start_timeout_s\":0"),
         with("\"start_timeout_s\":7", "\"start_timeout_s\":1e9"),
         with("\"size_mb\":64", "\"size_mb\":-1"), with("\"writable\":true", "\"writable\":1"),
+        with("\"runsc\",\"scratch_mb\"", "\"tape\",\"scratch_mb\""),
+        with("\"scratch_mb\":9", "\"scratch_mb\":0"), with("\"ttl_s\":10", "\"ttl_s\":-1"),
+        with("\"idle_s\":11", "\"idle_s\":9e15"),
         with("{\"hostname\"", "{\"extra\":1,\"hostname\"")}) {
     EXPECT_FALSE(launch_spec_from_json(bad)) << bad;
   }

@@ -196,6 +196,11 @@ TEST_F(HostTroubleTest, OverlayOnOverlay) {
   expect_error(result, 125,
                {"not supported as upperdir", "set XDG_DATA_HOME to a volume", "--scratch memory"});
   EXPECT_EQ(host_shell("ls -A '" + host_.path() + "/upper/data/temenos/run'"), "");
+  const auto doctor = in_private_mounts(
+      "mount -t overlay overlay -o " + options + (geteuid() == 0 ? "" : ",userxattr") + " merged",
+      {"doctor"}, {{"XDG_DATA_HOME", host_.path() + "/merged/data"}});
+  EXPECT_EQ(doctor.status, 125);
+  EXPECT_THAT(doctor.out, HasSubstr("--scratch memory"));
 }
 
 // As in most containers, where no other place is at hand. No platform is named: the trial must not
