@@ -33,7 +33,8 @@ struct ExecResult {
   std::optional<std::string> signal;  // "SIGKILL"; what ended the leader
 
   bool timed_out = false;
-  bool oom = false;  // set by the box's owner, who sees the memory group
+  bool oom = false;          // the kernel killed for want of memory while it ran
+  std::string oom_evidence;  // which of the kernel's counters says so, for people
   bool truncated =
       false;  // output is missing: its cap, the capture's middle, or pipes of a killed tree
   std::chrono::milliseconds duration{0};  // from the request to the end, as the caller saw it

@@ -111,9 +111,10 @@ Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
   }
   // The box may outlive that: on systrap the kernel often chooses the process that one command runs
   // in.
-  if (result && result->exit_code != 0 && impl_->oom && !impl_->oom->evidence().empty()) {
-    result->oom = true;
-    impl_->oom = keeper::OomWatch::begin();
+  if (result && !result->oom && result->exit_code != 0 && impl_->oom) {
+    result->oom_evidence = impl_->oom->evidence();
+    result->oom = !result->oom_evidence.empty();
+    if (result->oom) impl_->oom = keeper::OomWatch::begin();
   }
   impl_->log.write(event_of(full, result));
   return result;

@@ -144,7 +144,8 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
          " ms: the command and all it started were ended");
   }
   if (result->oom) {
-    warn(box.ended() ? box.ended()->to_string() : "memory ran out while the command ran");
+    warn(box.ended() ? box.ended()->to_string()
+                     : "memory ran out while the command ran (" + result->oom_evidence + ")");
   }
   TRY(finish(box));
   return status_of(*result);
