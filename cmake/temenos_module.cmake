@@ -36,9 +36,9 @@ function(temenos_module name)
 endfunction()
 
 # What a box may do differs between root and an ordinary user, so tests of these labels run as both.
-set(TEMENOS_USER_LABELS integration leak)
+set(TEMENOS_USER_LABELS integration leak swarm)
 set(TEMENOS_TEST_USER "" CACHE STRING
-    "account that root runs integration and leak tests as, too (scripts/test sets it)")
+    "account that root runs tests of those labels as, too (scripts/test sets it)")
 
 # temenos_test(NAME LABEL … SOURCES … DEPS …): a GoogleTest program, its cases known to ctest as
 # LABEL.Suite.Case and, when they run as TEMENOS_TEST_USER too, as user.LABEL.Suite.Case.
