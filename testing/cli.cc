@@ -276,7 +276,7 @@ std::string Leftovers::check() const {
   const std::string data = host_.path() + "/home/data";
   const std::string files =
       host_shell("test ! -e " + data + " || find " + data + "/temenos -mindepth 1 ! -path " + data +
-                 "/temenos/run 2>&1 | head -20");
+                 "/temenos/run ! -path " + data + "/temenos/boxes 2>&1 | head -20");
   if (!files.empty()) left += "files: " + files + "; ";
   for (const pid_t pid : all_processes()) {
     if (pid == getpid()) continue;

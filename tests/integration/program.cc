@@ -25,14 +25,23 @@ std::string proc_file(pid_t pid, const char* name) {
   return out.str();
 }
 
+std::vector<std::string> names_in(const std::string& directory) {
+  std::vector<std::string> out;
+  DIR* dir = opendir(directory.c_str());
+  while (const dirent* entry = dir == nullptr ? nullptr : readdir(dir)) {
+    if (entry->d_name[0] != '.') out.emplace_back(entry->d_name);
+  }
+  if (dir != nullptr) closedir(dir);
+  return out;
+}
+
+// Of all its threads: runsc forks from any of them.
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> out;
-  DIR* dir = opendir("/proc");
-  while (const dirent* entry = readdir(dir)) {
-    const pid_t pid = atoi(entry->d_name);
-    if (pid > 0 && status_kb(pid, "PPid") == parent) out.push_back(pid);
+  for (const auto& task : names_in("/proc/" + std::to_string(parent) + "/task")) {
+    std::stringstream pids(proc_file(parent, ("task/" + task + "/children").c_str()));
+    for (pid_t pid = 0; pids >> pid;) out.push_back(pid);
   }
-  closedir(dir);
   return out;
 }
 
@@ -40,6 +49,50 @@ std::string comm(pid_t pid) {
   std::string name = proc_file(pid, "comm");
   if (!name.empty()) name.pop_back();
   return name;
+}
+
+bool holds_below(pid_t pid, const std::string& directory) {
+  const std::string fds = "/proc/" + std::to_string(pid) + "/fd/";
+  for (const auto& name : names_in(fds)) {
+    char target[4096];
+    const ssize_t n = readlink((fds + name).c_str(), target, sizeof target);
+    if (n > 0 && std::string_view(target, static_cast<std::size_t>(n)).starts_with(directory + "/"))
+      return true;
+  }
+  return false;
+}
+
+// `starter` and below: it is a child of its starter for a moment, and then of its reaper.
+pid_t keeper_of(pid_t starter, const std::string& data_dir) {
+  for (const pid_t pid : children_of(starter)) {
+    if (comm(pid) == "temenos-keeper") {
+      if (holds_below(pid, data_dir)) return pid;
+    } else if (const pid_t keeper = keeper_of(pid, data_dir)) {
+      return keeper;
+    }
+  }
+  return 0;
+}
+
+BoxProcesses processes_of(pid_t keeper) {
+  BoxProcesses box;
+  box.keeper = keeper;
+  if (box.keeper == 0) return box;
+  for (const pid_t pid : children_of(box.keeper)) {
+    // The helper is a fork of the keeper and keeps its name.
+    (comm(pid) == "temenos-session" ? box.session : box.helper) = pid;
+  }
+  if (box.helper == 0) return box;
+  for (const pid_t pid : children_of(box.helper)) {
+    if (proc_file(pid, "cmdline").rfind("/runsc", 0) == 0) box.runsc = pid;
+  }
+  if (box.runsc == 0) return box;
+  for (const pid_t pid : children_of(box.runsc)) {
+    const std::string name = proc_file(pid, "cmdline");
+    if (name.rfind("runsc-sandbox", 0) == 0) box.sandbox = pid;
+    if (name.rfind("runsc-gofer", 0) == 0) box.gofer = pid;
+  }
+  return box;
 }
 
 }  // namespace
@@ -117,6 +170,14 @@ bool Program::wait_for(const std::string& text) {
   return result_.out.find(text) != std::string::npos;
 }
 
+bool Program::read_for(std::chrono::microseconds time) {
+  const auto deadline = Clock::now() + time;
+  while (Clock::now() < deadline) {
+    if (!read_some(deadline) && !out_ && !err_) return false;
+  }
+  return out_ || err_;
+}
+
 bool Program::wait_until(const std::function<bool()>& done) const {
   const auto deadline = Clock::now() + std::chrono::seconds(60);
   while (!done()) {
@@ -150,25 +211,14 @@ long status_kb(pid_t pid, const std::string& field) {
 }
 
 BoxProcesses box_processes(pid_t cli) {
-  BoxProcesses box;
   for (const pid_t pid : children_of(cli)) {
-    if (comm(pid) == "temenos-keeper") box.keeper = pid;
+    if (comm(pid) == "temenos-keeper") return processes_of(pid);
   }
-  if (box.keeper == 0) return box;
-  for (const pid_t pid : children_of(box.keeper)) {
-    // The helper is a fork of the keeper and keeps its name.
-    (comm(pid) == "temenos-session" ? box.session : box.helper) = pid;
-  }
-  if (box.helper == 0) return box;
-  for (const pid_t pid : children_of(box.helper)) {
-    if (proc_file(pid, "cmdline").rfind("/runsc", 0) == 0) box.runsc = pid;
-  }
-  if (box.runsc == 0) return box;
-  for (const pid_t pid : children_of(box.runsc)) {
-    if (proc_file(pid, "cmdline").rfind("runsc-sandbox", 0) == 0) box.sandbox = pid;
-    if (proc_file(pid, "cmdline").rfind("runsc-gofer", 0) == 0) box.gofer = pid;
-  }
-  return box;
+  return {};
+}
+
+BoxProcesses durable_box_processes(const std::string& data_dir) {
+  return processes_of(keeper_of(getpid(), data_dir));
 }
 
 std::vector<std::string> IntegrationTest::argv(std::vector<std::string> args,

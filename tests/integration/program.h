@@ -36,6 +36,9 @@ class Program {
   void send(int signal) const;
   // Reads stdout until it holds `text`; false when it ended, or 60 s passed, before.
   bool wait_for(const std::string& text);
+  // Reads for this long; false when both outputs have ended before.
+  bool read_for(std::chrono::microseconds time);
+  const std::string& output() const { return result_.out; }  // as far as it was read
   // Until `done` says so; false when the program ended, or 60 s passed, before.
   bool wait_until(const std::function<bool()>& done) const;
   // Reads both outputs to their ends and waits; stdin stays as it is. After `seconds` the program
@@ -53,7 +56,7 @@ class Program {
   CliResult result_;
 };
 
-// The processes of the one box of a running `temenos run`; 0 for one that is not there.
+// The processes of a box; 0 for one that is not there.
 struct BoxProcesses {
   pid_t keeper = 0;
   pid_t session = 0;
@@ -62,7 +65,10 @@ struct BoxProcesses {
   pid_t gofer = 0;
   pid_t sandbox = 0;  // the sentry
 };
+// Of the one box of a running `temenos run`.
 BoxProcesses box_processes(pid_t cli);
+// Of the live box with this data dir. Its keeper is a descendant of this process (Leftovers).
+BoxProcesses durable_box_processes(const std::string& data_dir);
 
 // "VmHWM" and the like from /proc/PID/status, in kB; 0 when there is none.
 long status_kb(pid_t pid, const std::string& field);

@@ -1,0 +1,243 @@
+// SIGKILL to each process of a box that lasts and to its caller, at random moments of making it,
+// starting it, running commands, writing files and stopping it. What must hold after each: the
+// caller is told or does not notice, the next start works at once, every write that had returned is
+// there, and never do two sandboxes have the box's files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+
+#include "tests/crash/durable_box.h"
+#include "tests/crash/records.h"
+
+namespace temenos::testing {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+enum class Victim { kInit, kSentry, kGofer, kKeeper, kSession, kHelper, kCaller };
+enum class Operation { kCreate, kExec, kWrite, kStop };
+
+constexpr char kBox[] = "lasting";
+constexpr char kNew[] = "new";
+
+pid_t BoxProcesses::* member_of(Victim victim) {
+  switch (victim) {
+    case Victim::kSentry:
+      return &BoxProcesses::sandbox;
+    case Victim::kGofer:
+      return &BoxProcesses::gofer;
+    case Victim::kKeeper:
+      return &BoxProcesses::keeper;
+    case Victim::kSession:
+      return &BoxProcesses::session;
+    default:
+      return &BoxProcesses::helper;
+  }
+}
+
+std::size_t lines(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+class CrashMatrix : public DurableBoxTest, public ::testing::WithParamInterface<Victim> {
+ protected:
+  void SetUp() override {
+    // How long the operations take here, for the moments of the kills.
+    const auto begin = std::chrono::steady_clock::now();
+    ASSERT_EQ(run_tool({"new", kBox}).status, 0);
+    start_time_ =
+        std::chrono::duration_cast<microseconds>(std::chrono::steady_clock::now() - begin);
+    const auto stop = std::chrono::steady_clock::now();
+    ASSERT_EQ(run_tool({"stop", kBox}).status, 0);
+    stop_time_ = std::chrono::duration_cast<microseconds>(std::chrono::steady_clock::now() - stop);
+    ASSERT_EQ(run_tool({"start", kBox}).status, 0);
+  }
+
+  bool round(Operation operation, int n);
+  bool create_round(int n);
+  bool live_round(Operation operation, int n);
+  bool strike(Program& operation, const std::string& name, microseconds delay, bool starting);
+  void box_lives_on(Program& witness, const BoxProcesses& before, const std::string& dir);
+  void next_start(const Generation& old, Operation what, int n, const CliResult& operation,
+                  const CliResult& witness);
+  void check_canaries();
+
+  microseconds start_time_{};
+  microseconds stop_time_{};
+  // Files of ended lives, as the first command of the next life saw them.
+  std::map<std::string, std::string> canaries_;
+};
+
+// Kills the victim `delay` after now, or when it is there; false when the operation has ended
+// before.
+bool CrashMatrix::strike(Program& operation, const std::string& name, microseconds delay,
+                         bool starting) {
+  if (!operation.read_for(delay)) return false;
+  if (GetParam() == Victim::kCaller) {
+    operation.send(SIGKILL);
+    return true;
+  }
+  if (GetParam() == Victim::kInit) {
+    // gVisor lets a process of the box kill init; from outside it is not to be seen.
+    Program killer(host_, tool({"kill-init", name, starting ? "30000" : "0"}));
+    return killer.finish().status == 0;
+  }
+  do {
+    const pid_t pid = processes(name).*member_of(GetParam());
+    if (pid == 0) continue;
+    const UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    return pidfd && syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, 0, 0) == 0;
+  } while (operation.read_for(microseconds(200)));
+  return false;
+}
+
+bool CrashMatrix::create_round(int n) {
+  // Making it without a start is short: half of the caller's deaths are in that.
+  const bool only_made = GetParam() == Victim::kCaller && n % 8 < 4;
+  Program operation(host_, tool({only_made ? "create" : "new", kNew}));
+  const bool hit =
+      strike(operation, kNew, chance(only_made ? milliseconds(20) : start_time_), true);
+  const auto result = operation.finish();
+  if (GetParam() == Victim::kCaller) {
+    EXPECT_THAT(result.status, AnyOf(0, 1000 + SIGKILL)) << result.err;
+  } else if (result.status != 0) {
+    expect_told(result, "the operation");
+  }
+  const bool whole = run_tool({"list"}).out.find(std::string(kNew) + " ") != std::string::npos;
+  const auto again = run_tool({"create", kNew});
+  if (whole) {
+    expect_told(again, "made again");
+    EXPECT_THAT(again.err, HasSubstr("already"));
+  } else {
+    EXPECT_EQ(again.status, 0) << again.err;
+  }
+  const auto first = run_tool({"exec", kNew, "echo", "works"});
+  EXPECT_EQ(first.out, "works\n") << first.err;
+  const auto removed = run_tool({"remove", kNew});
+  EXPECT_EQ(removed.status, 0) << removed.err;
+  // The next one who comes sweeps what is old.
+  const auto age = host_shell("find '" + boxes_dir() + "' -maxdepth 1 -name '.*' " +
+                              "-exec touch -d '2 minutes ago' {} +");
+  EXPECT_EQ(age, "");
+  EXPECT_EQ(lines(run_tool({"list"}).out), 1u);
+  EXPECT_EQ(host_shell("ls -A '" + boxes_dir() + "' | wc -l"), "1\n") << "half a box is left";
+  return GetParam() == Victim::kCaller ? result.status != 0 : hit;
+}
+
+void CrashMatrix::box_lives_on(Program& witness, const BoxProcesses& before,
+                               const std::string& dir) {
+  const auto now = processes(kBox);
+  EXPECT_EQ(now.keeper, before.keeper);
+  EXPECT_EQ(now.sandbox, before.sandbox);
+  const auto size = host_file(kBox, dir + "/log").size();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (host_file(kBox, dir + "/log").size() <= size) {
+    ASSERT_TRUE(witness.read_for(milliseconds(1))) << "another caller's death was noticed";
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << "another caller stands still";
+  }
+  witness.send(SIGKILL);
+}
+
+void CrashMatrix::next_start(const Generation& old, Operation what, int n,
+                             const CliResult& operation, const CliResult& witness) {
+  check_canaries();
+  const std::string dir = std::to_string(n);
+  const auto next = run_after(old, kBox,
+                              {"exec", kBox, "sh", "-c",
+                               "cd /root/$1 && cat log && echo = && cat op; echo = && cat state; "
+                               "cd .. && for d in *; do test $d = $1 || rm -r $d; done",
+                               "sh", dir});
+  EXPECT_EQ(next.status, 0) << next.err;
+  const auto first = next.out.find("=\n");
+  const auto second = next.out.find("=\n", first + 2);
+  ASSERT_NE(second, std::string::npos) << next.out.substr(0, 1000) << next.err;
+  const std::string log = next.out.substr(0, first);
+  const std::string op = next.out.substr(first + 2, second - first - 2);
+  EXPECT_EQ(trouble_in_log(log, lines(witness.out)), "");
+  EXPECT_EQ(trouble_in_log(op, lines(operation.out)), "");
+  const std::string state = next.out.substr(second + 2);
+  EXPECT_EQ(trouble_in_state(state, what == Operation::kWrite ? lines(operation.out) : 0), "");
+  canaries_ = {{dir + "/log", log}, {dir + "/op", op}};
+}
+
+void CrashMatrix::check_canaries() {
+  for (const auto& [path, content] : canaries_) {
+    EXPECT_TRUE(host_file(kBox, path) == content) << "an earlier life still writes in " << path;
+  }
+}
+
+bool CrashMatrix::live_round(Operation what, int n) {
+  const Generation old(processes(kBox));
+  EXPECT_GT(old.processes().sandbox, 0);
+  EXPECT_GT(old.processes().gofer, 0);
+  const std::string dir = std::to_string(n);
+  const std::string path = "/root/" + dir;
+  Program witness(
+      host_, tool({"exec", kBox, "sh", "-c", "mkdir -p /root/" + dir + "; " + kShellWriter, "sh",
+                   path + "/log"}));
+  EXPECT_TRUE(witness.wait_for("0\n"));
+  std::vector<std::string> words{"stop", kBox};
+  if (what == Operation::kExec) words = {"execs", kBox, path + "/op"};
+  if (what == Operation::kWrite) words = {"write", kBox, path + "/op", path + "/state"};
+  Program operation(host_, tool(words));
+  const bool struck = strike(operation, kBox,
+                             chance(what == Operation::kStop ? stop_time_ : 2 * stop_time_), false);
+  operation.close_in();
+  auto result = operation.finish();
+  const bool caller = GetParam() == Victim::kCaller;
+  const bool hit = caller ? result.status == 1000 + SIGKILL : struck;
+  // Killed before it had connected, an operation starts the next life itself.
+  if (result.status != 0 && !caller) expect_told(result, "the operation");
+  if (caller) EXPECT_THAT(result.status, AnyOf(0, 1000 + SIGKILL)) << result.err;
+  if (caller && what != Operation::kStop) box_lives_on(witness, old.processes(), dir);
+  // Whether the box had been asked to end or not: it can be asked again.
+  if (caller && what == Operation::kStop) {
+    const auto again = run_tool({"stop", kBox});
+    EXPECT_EQ(again.status, 0) << again.err;
+  }
+  result.out = what == Operation::kStop ? "" : result.out;
+  const auto seen = witness.finish();
+  if (what == Operation::kStop || !caller) expect_told(seen, "another caller");
+  if (what != Operation::kStop && caller) {
+    EXPECT_EQ(trouble_in_log(host_file(kBox, dir + "/log"), lines(seen.out)), "");
+    EXPECT_EQ(trouble_in_log(host_file(kBox, dir + "/op"), lines(result.out)), "");
+    return hit;
+  }
+  next_start(old, what, n, result, seen);
+  EXPECT_EQ(old.wait_for_end(10), "");
+  return hit;
+}
+
+TEST_P(CrashMatrix, AtRandomMoments) {
+  const int rounds = crash_rounds(50);
+  int hits = 0;
+  for (int n = 0; hits < rounds && !HasFailure(); ++n) {
+    ASSERT_LT(n, 2 * rounds + 20) << "the victim is seldom there";
+    SCOPED_TRACE("round " + std::to_string(n) + ", TEMENOS_CRASH_SEED=" + seed());
+    const auto operation = static_cast<Operation>(n % 4);
+    hits += operation == Operation::kCreate ? create_round(n) : live_round(operation, n);
+  }
+}
+
+std::string name_of(const ::testing::TestParamInfo<Victim>& info) {
+  constexpr const char* kNames[] = {"Init",    "Sentry", "Gofer", "Keeper",
+                                    "Session", "Helper", "Caller"};
+  return kNames[static_cast<int>(info.param)];
+}
+INSTANTIATE_TEST_SUITE_P(, CrashMatrix,
+                         ::testing::Values(Victim::kInit, Victim::kSentry, Victim::kGofer,
+                                           Victim::kKeeper, Victim::kSession, Victim::kHelper,
+                                           Victim::kCaller),
+                         name_of);
+
+}  // namespace
+}  // namespace temenos::testing

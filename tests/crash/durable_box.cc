@@ -1,0 +1,137 @@
+#include "tests/crash/durable_box.h"
+
+#include <gmock/gmock.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "box/box_record.h"
+
+namespace temenos::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::string seed_of_this_run() {
+  const char* given = std::getenv("TEMENOS_CRASH_SEED");
+  return given != nullptr ? given : std::to_string(std::random_device()());
+}
+
+// A process that has left its mount namespace has closed all its files before (exit(2)).
+bool has_mounts(pid_t pid) {
+  char target[64];
+  const std::string link = "/proc/" + std::to_string(pid) + "/ns/mnt";
+  return readlink(link.c_str(), target, sizeof target) > 0;
+}
+
+}  // namespace
+
+Generation::Generation(const BoxProcesses& processes) : processes_(processes) {
+  const std::pair<const char*, pid_t> rows[] = {
+      {"keeper", processes.keeper}, {"session", processes.session}, {"helper", processes.helper},
+      {"runsc", processes.runsc},   {"gofer", processes.gofer},     {"sandbox", processes.sandbox}};
+  for (const auto& [name, pid] : rows) {
+    if (pid <= 0) continue;
+    UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (pidfd) held_.push_back({name, pid, std::move(pidfd)});
+  }
+}
+
+std::string Generation::wait_for_end(int seconds) const {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  std::string left;
+  for (const auto& held : held_) {
+    const auto time =
+        std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now());
+    pollfd fd{held.pidfd.get(), POLLIN, 0};
+    if (poll(&fd, 1, time.count() > 0 ? static_cast<int>(time.count()) : 0) != 1) {
+      left += held.name + " ";
+    }
+    waitpid(held.pid, nullptr, WNOHANG);  // whose reaper is gone has become ours
+  }
+  return left;
+}
+
+bool Generation::can_write() const {
+  for (const auto& held : held_) {
+    if (held.name != "sandbox" && held.name != "gofer") continue;
+    pollfd fd{held.pidfd.get(), POLLIN, 0};
+    if (has_mounts(held.pid) && poll(&fd, 1, 0) == 0) return true;
+  }
+  return false;
+}
+
+DurableBoxTest::DurableBoxTest() : seed_(seed_of_this_run()), random_(std::stoull(seed_)) {}
+
+void DurableBoxTest::TearDown() {
+  std::stringstream all(run_tool({"list"}).out);
+  std::string name;
+  for (std::string rest; all >> name; std::getline(all, rest)) {
+    const auto removed = run_tool({"remove", name});
+    EXPECT_EQ(removed.status, 0) << removed.err;
+  }
+  wait_for_descendants(30);
+  IntegrationTest::TearDown();
+}
+
+std::vector<std::string> DurableBoxTest::tool(std::vector<std::string> words) {
+  words.insert(words.begin(), guest("box_tool"));
+  return words;
+}
+
+CliResult DurableBoxTest::run_tool(const std::vector<std::string>& words,
+                                   const Variables& env) const {
+  return Program(host_, tool(words), env).finish();
+}
+
+std::string DurableBoxTest::data_dir(const std::string& name) const {
+  return boxes_dir() + "/" + box::id_of({"", name});
+}
+
+BoxProcesses DurableBoxTest::processes(const std::string& name) const {
+  return durable_box_processes(data_dir(name));
+}
+
+std::string DurableBoxTest::host_file(const std::string& name, const std::string& path) const {
+  std::ifstream in(data_dir(name) + "/box/upper/root/" + path);
+  std::stringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+std::chrono::microseconds DurableBoxTest::chance(std::chrono::microseconds end) {
+  return std::chrono::microseconds(
+      std::uniform_int_distribution<std::int64_t>(0, end.count() - 1)(random_));
+}
+
+CliResult DurableBoxTest::run_after(const Generation& old, const std::string& name,
+                                    const std::vector<std::string>& words) {
+  Program next(host_, tool(words));
+  while (next.read_for(milliseconds(1))) {
+    const pid_t sandbox = processes(name).sandbox;
+    if (sandbox == 0 || sandbox == old.processes().sandbox) continue;
+    EXPECT_FALSE(old.can_write()) << "two sandboxes have the files of one box";
+    break;
+  }
+  return next.finish();
+}
+
+void expect_told(const CliResult& result, const char* who) {
+  SCOPED_TRACE(who);
+  EXPECT_EQ(result.status, 125) << result.err;
+  EXPECT_EQ(result.err.rfind("box_tool: ", 0), 0u) << result.err;
+  EXPECT_EQ(result.err.find('\n'), result.err.size() - 1) << "not one line: " << result.err;
+  if (!getenv("NOHINT")) EXPECT_EQ(result.err.find("[no hint]"), std::string::npos) << result.err;
+}
+
+int crash_rounds(int usual) {
+  const char* set = std::getenv("TEMENOS_CRASH_ROUNDS");
+  return set != nullptr ? atoi(set) : usual;
+}
+
+}  // namespace temenos::testing
