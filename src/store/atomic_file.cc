@@ -26,8 +26,9 @@ Result<void> write_atomically(int dir_fd, const std::string& name, std::string_v
     if (fsync(directory.get()) != 0) return fail_errno(errno, "writing the directory");
     return {};
   }();
-  if (!written) unlinkat(dir_fd, temporary.c_str(), 0);
-  return written;
+  if (written) return written;
+  unlinkat(dir_fd, temporary.c_str(), 0);
+  return tl::make_unexpected(std::move(written).error().with_hint(kDiskHint));
 }
 
 }  // namespace temenos::store

@@ -10,6 +10,10 @@
 
 namespace temenos::store {
 
+// What to do when the data directory cannot be written in.
+inline constexpr char kDiskHint[] =
+    "free some disk space, or set XDG_DATA_HOME to a directory with room that you can write in";
+
 // Writes `name` in the directory `dir_fd` (ours: no box writes there) with mode 0600: a temporary
 // file, fsync(2), rename(2), fsync of the directory. What was there before is replaced whole.
 Result<void> write_atomically(int dir_fd, const std::string& name, std::string_view bytes);

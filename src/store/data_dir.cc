@@ -30,8 +30,6 @@ constexpr std::size_t kMaxDirs = 10'000;
 // Staged for a moment only; older than this, its maker is gone.
 constexpr time_t kStagedSeconds = 60;
 constexpr std::chrono::milliseconds kLockStep{2};
-constexpr char kDiskHint[] =
-    "free some disk space, or set XDG_DATA_HOME to a directory with room that you can write in";
 
 const char* name_of(Kind kind) { return kind == Kind::kRun ? "run" : "boxes"; }
 
@@ -85,9 +83,17 @@ Result<void> check_overlap(int all, const std::string& own, const std::vector<st
   return {};
 }
 
-Result<void> remove_content(int all, const std::string& name, RemoveContent content) {
-  const UniqueFd directory = TRY(sys::open_beneath(all, name, O_PATH | O_DIRECTORY));
-  TRY(content(directory.get()));
+// Who has locked the directory itself removes it; others leave it alone. Empty: somebody does.
+Result<UniqueFd> claim_removal(int all, const std::string& name) {
+  UniqueFd directory = TRY(sys::open_beneath(all, name, O_RDONLY | O_DIRECTORY));
+  if (flock(directory.get(), LOCK_EX | LOCK_NB) == 0) return directory;
+  if (errno != EWOULDBLOCK) return fail_errno(errno, "locking " + escape(name));
+  return UniqueFd();
+}
+
+Result<void> remove_content(int all, int directory, const std::string& name,
+                            RemoveContent content) {
+  TRY(content(directory));
   return sys::remove_tree(all, name);
 }
 
@@ -159,14 +165,17 @@ Result<std::vector<std::string>> list(const std::string& data, Kind kind) {
 }
 
 Result<UniqueFd> take_turn(const DataDir& dir, std::chrono::milliseconds patience) {
-  UniqueFd turn = TRY(sys::open_beneath(dir.directory.get(), kTurn, O_RDONLY));
-  TRY(lock_within(turn.get(), LOCK_EX, patience, "the box is being started, stopped or removed"));
-  // Removed while we waited: its name is another one's by now, or nobody's.
-  struct stat st{};
-  if (fstat(turn.get(), &st) == 0 && st.st_nlink == 0) {
-    return fail(Code::kNotFound, "the box was removed", "make it again");
+  auto turn = sys::open_beneath(dir.directory.get(), kTurn, O_RDONLY);
+  if (!turn && turn.error().code != Code::kNotFound) return tl::make_unexpected(turn.error());
+  if (turn) {
+    TRY(lock_within(turn->get(), LOCK_EX, patience,
+                    "the box is being started, stopped or removed"));
+    // Removed before, or while we waited, or by one who was killed in the middle: its name is
+    // another one's by now, or nobody's.
+    const auto named = sys::open_canonical(dir.path);
+    if (named && TRY(sys::same_file(named->get(), dir.directory.get()))) return std::move(*turn);
   }
-  return turn;
+  return fail(Code::kNotFound, "the box was removed", "make it again");
 }
 
 Result<void> take_life(DataDir& dir, std::chrono::milliseconds patience) {
@@ -202,11 +211,14 @@ Result<void> claim_writable(const std::string& data, const DataDir& dir,
 
 Result<void> remove(const std::string& data, Kind kind, DataDir dir, RemoveContent content) {
   const UniqueFd all = TRY(open_existing(data, kind));
+  const UniqueFd directory = TRY(claim_removal(all.get(), dir.id));
+  // A sweep has found it first.
+  if (!directory) return {};
   const std::string gone = kGone + random_hex(8);
   if (renameat(all.get(), dir.id.c_str(), all.get(), gone.c_str()) != 0) {
-    return fail_errno(errno, "removing " + escape(dir.path));
+    return fail_errno(errno, "removing " + escape(dir.path), kDiskHint);
   }
-  auto removed = remove_content(all.get(), gone, content);
+  auto removed = remove_content(all.get(), directory.get(), gone, content);
   if (!removed) {
     return tl::make_unexpected(
         std::move(removed).error().with_context("removing " + escape(dir.path)));
@@ -223,17 +235,19 @@ int sweep(const std::string& data, Kind kind, RemoveContent content) {
   for (const auto& name : *names) {
     const bool staged = name.starts_with(kStaged);
     if (!staged && !name.starts_with(kGone) && kind != Kind::kRun) continue;
-    const auto directory = sys::open_beneath(all->get(), name, O_PATH | O_DIRECTORY);
-    if (!directory) continue;
+    const auto found = sys::open_beneath(all->get(), name, O_PATH | O_DIRECTORY);
+    if (!found) continue;
     struct stat st{};
-    if (staged &&
-        (fstat(directory->get(), &st) != 0 || time(nullptr) - st.st_mtime < kStagedSeconds)) {
+    if (staged && (fstat(found->get(), &st) != 0 || time(nullptr) - st.st_mtime < kStagedSeconds)) {
       continue;
     }
-    const auto lock = sys::open_beneath(directory->get(), kLock, O_RDONLY);
-    // Held: it lives. Kept until the end, so that two sweeps do not meet in one.
+    const auto lock = sys::open_beneath(found->get(), kLock, O_RDONLY);
+    // Held: it lives.
     if (lock && flock(lock->get(), LOCK_EX | LOCK_NB) != 0) continue;
-    if (remove_content(all->get(), name, content)) ++removed;
+    // Only now: who removes one of his own must never find it claimed by a sweep that leaves it.
+    const auto directory = claim_removal(all->get(), name);
+    if (!directory || !*directory) continue;
+    if (remove_content(all->get(), directory->get(), name, content)) ++removed;
   }
   return removed;
 }

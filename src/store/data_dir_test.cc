@@ -150,6 +150,48 @@ TEST_F(DataDirTest, ASweepLeavesWhatIsBeingMade) {
   EXPECT_EQ(entries("run"), 0u);
 }
 
+// Whoever comes to use boxes sweeps, also while another one's removal goes on.
+TEST_F(DataDirTest, ASweepLeavesWhatIsBeingRemoved) {
+  static std::string data;
+  static int swept;
+  data = data_;
+  swept = -1;
+  for (const Kind kind : {Kind::kRun, Kind::kBoxes}) {
+    DataDir dir = make(kind, "one");
+    fs::create_directories(dir.path + "/box/upper");
+    dir.life.reset();
+    const auto removed = remove(data_, kind, std::move(dir), [](int data_dir) -> Result<void> {
+      swept = 0;
+      for (const Kind each : {Kind::kRun, Kind::kBoxes}) swept += sweep(data, each, remove_box);
+      return remove_box(data_dir);
+    });
+    EXPECT_TRUE(removed) << removed.error().to_string();
+    EXPECT_EQ(swept, 0);
+    EXPECT_EQ(entries("run") + entries("boxes"), 0u);
+  }
+}
+
+TEST_F(DataDirTest, ATurnAfterAnUnfinishedRemovalIsNone) {
+  DataDir dir = make(Kind::kBoxes, "one");
+  dir.life.reset();
+  const auto waiting = open(data_, Kind::kBoxes, "one");
+  const auto cannot = [](int) -> Result<void> { return fail(Code::kIo, "killed"); };
+  ASSERT_FALSE(remove(data_, Kind::kBoxes, std::move(dir), cannot));
+  const auto turn = take_turn(*waiting, milliseconds(0));
+  ASSERT_FALSE(turn);
+  EXPECT_EQ(turn.error().code, Code::kNotFound);
+  EXPECT_NE(turn.error().hint, "");
+  // The same name is another box by now.
+  const DataDir other = make(Kind::kBoxes, "one");
+  EXPECT_FALSE(take_turn(*waiting, milliseconds(0)));
+  EXPECT_TRUE(take_turn(other, milliseconds(0)));
+  EXPECT_EQ(sweep(data_, Kind::kBoxes, remove_box), 1);
+  const auto gone = take_turn(*waiting, milliseconds(0));
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::kNotFound);
+  EXPECT_NE(gone.error().hint, "");
+}
+
 TEST_F(DataDirTest, ASweepFollowsNoSymlink) {
   fs::create_directories(data_ + "/run");
   fs::create_directories(data_ + "/victim/box/upper");
