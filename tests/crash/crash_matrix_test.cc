@@ -88,7 +88,7 @@ bool CrashMatrix::strike(Program& operation, const std::string& name, microsecon
   }
   if (GetParam() == Victim::kInit) {
     // gVisor lets a process of the box kill init; from outside it is not to be seen.
-    Program killer(host_, tool({"kill-init", name, starting ? "30000" : "0"}));
+    Program killer = start_tool({"kill-init", name, starting ? "30000" : "0"});
     return killer.finish().status == 0;
   }
   do {
@@ -103,7 +103,7 @@ bool CrashMatrix::strike(Program& operation, const std::string& name, microsecon
 bool CrashMatrix::create_round(int n) {
   // Making it without a start is short: half of the caller's deaths are in that.
   const bool only_made = GetParam() == Victim::kCaller && n % 8 < 4;
-  Program operation(host_, tool({only_made ? "create" : "new", kNew}));
+  Program operation = start_tool({only_made ? "create" : "new", kNew});
   const bool hit =
       strike(operation, kNew, chance(only_made ? milliseconds(20) : start_time_), true);
   const auto result = operation.finish();
@@ -151,20 +151,21 @@ void CrashMatrix::next_start(const Generation& old, Operation what, int n,
                              const CliResult& operation, const CliResult& witness) {
   check_canaries();
   const std::string dir = std::to_string(n);
-  const auto next = run_after(old, kBox,
-                              {"exec", kBox, "sh", "-c",
-                               "cd /root/$1 && cat log && echo = && cat op; echo = && cat state; "
-                               "cd .. && for d in *; do test $d = $1 || rm -r $d; done",
-                               "sh", dir});
+  Program first = start_tool({"exec", kBox, "sh", "-c",
+                              "cd /root/$1 && cat log && echo = && cat op; echo = && cat state; "
+                              "cd .. && for d in *; do test $d = $1 || rm -r $d; done",
+                              "sh", dir});
+  never_two(first, old, kBox);
+  const auto next = first.finish();
   EXPECT_EQ(next.status, 0) << next.err;
-  const auto first = next.out.find("=\n");
-  const auto second = next.out.find("=\n", first + 2);
-  ASSERT_NE(second, std::string::npos) << next.out.substr(0, 1000) << next.err;
-  const std::string log = next.out.substr(0, first);
-  const std::string op = next.out.substr(first + 2, second - first - 2);
+  const auto log_end = next.out.find("=\n");
+  const auto op_end = next.out.find("=\n", log_end + 2);
+  ASSERT_NE(op_end, std::string::npos) << next.out.substr(0, 1000) << next.err;
+  const std::string log = next.out.substr(0, log_end);
+  const std::string op = next.out.substr(log_end + 2, op_end - log_end - 2);
   EXPECT_EQ(trouble_in_log(log, lines(witness.out)), "");
   EXPECT_EQ(trouble_in_log(op, lines(operation.out)), "");
-  const std::string state = next.out.substr(second + 2);
+  const std::string state = next.out.substr(op_end + 2);
   EXPECT_EQ(trouble_in_state(state, what == Operation::kWrite ? lines(operation.out) : 0), "");
   canaries_ = {{dir + "/log", log}, {dir + "/op", op}};
 }
@@ -181,14 +182,14 @@ bool CrashMatrix::live_round(Operation what, int n) {
   EXPECT_GT(old.processes().gofer, 0);
   const std::string dir = std::to_string(n);
   const std::string path = "/root/" + dir;
-  Program witness(
-      host_, tool({"exec", kBox, "sh", "-c", "mkdir -p /root/" + dir + "; " + kShellWriter, "sh",
-                   path + "/log"}));
+  Program witness =
+      start_tool({"exec", kBox, "sh", "-c", "mkdir -p /root/" + dir + "; " + kShellWriter, "sh",
+                  path + "/log"});
   EXPECT_TRUE(witness.wait_for("0\n"));
   std::vector<std::string> words{"stop", kBox};
   if (what == Operation::kExec) words = {"execs", kBox, path + "/op"};
   if (what == Operation::kWrite) words = {"write", kBox, path + "/op", path + "/state"};
-  Program operation(host_, tool(words));
+  Program operation = start_tool(words);
   const bool struck = strike(operation, kBox,
                              chance(what == Operation::kStop ? stop_time_ : 2 * stop_time_), false);
   operation.close_in();
@@ -226,6 +227,51 @@ TEST_P(CrashMatrix, AtRandomMoments) {
     const auto operation = static_cast<Operation>(n % 4);
     hits += operation == Operation::kCreate ? create_round(n) : live_round(operation, n);
   }
+}
+
+class KeeperKilled : public DurableBoxTest {};
+
+// The next life begins at once, while the kernel is still ending the last one.
+TEST_F(KeeperKilled, AndStartedAgainAtOnce) {
+  ASSERT_EQ(run_tool({"create", kBox}).status, 0);
+  const int rounds = crash_rounds(200);
+  Generation old(BoxProcesses{});
+  std::size_t returned = 0;
+  std::string before;  // the log before the last, when the last life began
+  for (int n = 1; n <= rounds + 1 && !HasFailure(); ++n) {
+    SCOPED_TRACE("round " + std::to_string(n) + ", TEMENOS_CRASH_SEED=" + seed());
+    auto log = [n](int ago) { return "log-" + std::to_string(n - ago); };
+    // The last life's log first, then its own.
+    Program life =
+        start_tool({"exec", kBox, "sh", "-c",
+                    "cd /root; touch $2; cat $2; echo =; rm -f $3; " + std::string(kShellWriter),
+                    "sh", log(0), log(1), log(2)});
+    never_two(life, old, kBox);
+    ASSERT_TRUE(life.wait_for("=\n0\n")) << life.finish().err;
+    const std::string last = life.output().substr(0, life.output().find('='));
+    EXPECT_EQ(trouble_in_log(last, returned), "");
+    EXPECT_EQ(old.wait_for_end(10), "");
+    old = Generation(processes(kBox));
+    life.read_for(chance(milliseconds(30)));
+    ASSERT_EQ(kill(old.processes().keeper, SIGKILL), 0);
+    const auto result = life.finish();
+    expect_told(result, "the caller");
+    EXPECT_TRUE(host_file(kBox, log(1)) == last) << "the life before still wrote";
+    returned = lines(result.out.substr(result.out.find("=\n") + 2));
+  }
+}
+
+// What the above rests on, seen alone: an upper that is mounted cannot be mounted once more.
+TEST_F(KeeperKilled, TheKernelRefusesASecondMountOfTheFiles) {
+  ASSERT_EQ(run_tool({"new", kBox}).status, 0);
+  const std::string box = data_dir(kBox) + "/box/";
+  const std::string mount = std::string(geteuid() == 0 ? "unshare -m" : "unshare -Urm") +
+                            " mount -t overlay -o index=on,userxattr,lowerdir=" + box +
+                            "base,upperdir=" + box + "upper,workdir=" + box +
+                            "work overlay /mnt 2>&1 && echo mounted";
+  EXPECT_THAT(host_shell(mount), HasSubstr("busy"));
+  ASSERT_EQ(run_tool({"stop", kBox}).status, 0);
+  EXPECT_EQ(host_shell(mount), "mounted\n");
 }
 
 std::string name_of(const ::testing::TestParamInfo<Victim>& info) {

@@ -32,16 +32,18 @@ class Generation {
   std::vector<Held> held_;
 };
 
-// Removes all boxes at its end. The seed of its chances is printed with each failure and may be
+// Removes all its boxes at its end. The seed of its chances is printed with each failure and may be
 // given: TEMENOS_CRASH_SEED.
 class DurableBoxTest : public IntegrationTest {
  protected:
   DurableBoxTest();
   void TearDown() override;
 
-  // box_tool WORDS..., as a Program's argv.
-  static std::vector<std::string> tool(std::vector<std::string> words);
-  CliResult run_tool(const std::vector<std::string>& words, const Variables& env = {}) const;
+  // box_tool WORDS...
+  Program start_tool(std::vector<std::string> words, const Variables& env = {}) const;
+  CliResult run_tool(const std::vector<std::string>& words, const Variables& env = {}) const {
+    return start_tool(words, env).finish();
+  }
   std::string data_dir(const std::string& name) const;
   std::string boxes_dir() const { return host_.path() + "/home/data/temenos/boxes"; }
   BoxProcesses processes(const std::string& name) const;
@@ -50,12 +52,18 @@ class DurableBoxTest : public IntegrationTest {
   // A moment in [0, end).
   std::chrono::microseconds chance(std::chrono::microseconds end);
   const std::string& seed() const { return seed_; }
-  // Starts `words` at once after the end of `old`, and looks until its end whether two sentries are
-  // ever there for the box `name`.
-  CliResult run_after(const Generation& old, const std::string& name,
-                      const std::vector<std::string>& words);
+  // Box_tool runs as another user from here on, with a directory of its own for the rest of its
+  // state; false when it cannot.
+  bool become(const std::string& account);
+  void remove_all_boxes() const;
+  // `next` starts the box `name` at once after the end of `old`: looks until the new sandbox is
+  // there whether two ever are that can write in its files.
+  void never_two(Program& next, const Generation& old, const std::string& name) const;
 
  private:
+  std::vector<std::string> as_;  // before box_tool
+  Variables env_;
+  std::string tool_ = guest("box_tool");
   std::string seed_;
   std::mt19937_64 random_;
 };

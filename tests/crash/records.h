@@ -18,10 +18,10 @@ inline std::string record(std::size_t n) {
   return text;
 }
 
-// The same by a shell in the box: appends to the file in $1 and prints each number after its write
+// The same by a shell in the box: appends to the file in $1, and prints each number after its write
 // has returned.
 inline constexpr char kShellWriter[] =
-    "rm -f \"$2\"; i=0; while :; do printf '%08d %0190d\\n' $i $i >>\"$1\" || exit 9; echo $i; "
+    "i=0; while :; do printf '%08d %0190d\\n' $i $i >>\"$1\" || exit 9; echo $i; "
     "i=$((i+1)); done";
 
 // A file that is replaced whole, again and again.

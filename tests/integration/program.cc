@@ -144,8 +144,7 @@ void Program::send(int signal) const { syscall(SYS_pidfd_send_signal, pidfd_.get
 
 bool Program::read_some(Clock::time_point deadline) {
   if (!out_ && !err_) return false;
-  const auto left =
-      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
   if (left <= 0) return false;
   pollfd fds[] = {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}};
   if (poll(fds, 2, static_cast<int>(left)) <= 0) return errno == EINTR;
