@@ -181,16 +181,25 @@ Result<void> Keeper::start_helper() {
   helper_ = sys::Process(*pid, std::move(pidfd));
   helper_control_ = std::move(helper_here);
   launch_.client.reset();
+  // With ours still open, the end of a helper that is killed now would never be seen.
+  helper_there.reset();
+  init_box.reset();
   return wait_for_maps();
 }
 
 Result<void> Keeper::wait_for_maps() {
-  const Message hello = TRY(receive_message(helper_control_.get()));
-  if (hello.kind == Message::kFailed) return tl::make_unexpected(to_error(hello));
-  TRY(apply_ids(plan_, helper_.pid()));
-  Message mapped;
-  mapped.kind = Message::kMapped;
-  TRY(send_message(helper_control_.get(), mapped));
+  const auto hello = receive_message(helper_control_.get());
+  if (hello && hello->kind == Message::kFailed) return tl::make_unexpected(to_error(*hello));
+  Result<void> mapped;
+  if (hello) mapped = apply_ids(plan_, helper_.pid());
+  Message go;
+  go.kind = Message::kMapped;
+  if (hello && mapped) mapped = send_message(helper_control_.get(), go);
+  pollfd gone{helper_control_.get(), 0, 0};
+  if (!hello || (!mapped && poll(&gone, 1, 0) == 1)) {
+    return tl::make_unexpected(to_error(ended(EndReason::kHelperDied)));
+  }
+  if (!mapped) return mapped;
   // Nothing is left to do with the rights of root but to clean up.
   if (plan_.as_root) TRY(jail::keep_cleanup_rights());
   return {};

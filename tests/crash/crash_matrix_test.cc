@@ -229,6 +229,20 @@ TEST_P(CrashMatrix, AtRandomMoments) {
   }
 }
 
+// Before it has said a word.
+TEST_F(DurableBoxTest, AHelperKilledAtItsBirthIsSeen) {
+  ASSERT_EQ(run_tool({"create", kBox}).status, 0);
+  for (int n = 0; n < 20 && !HasFailure(); ++n) {
+    Program starter = start_tool({"start", kBox});
+    pid_t helper = 0;
+    ASSERT_TRUE(starter.wait_until([&] { return (helper = processes(kBox).helper) > 0; }));
+    ASSERT_EQ(kill(helper, SIGKILL), 0);
+    const auto result = starter.finish();
+    expect_told(result, "the starter");
+    EXPECT_THAT(result.err, HasSubstr("the helper process of the box was killed"));
+  }
+}
+
 class KeeperKilled : public DurableBoxTest {};
 
 // The next life begins at once, while the kernel is still ending the last one.

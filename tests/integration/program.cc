@@ -62,6 +62,16 @@ bool holds_below(pid_t pid, const std::string& directory) {
   return false;
 }
 
+// PID 1 of a PID namespace of its own: "NSpid:", here and there.
+bool is_namespace_init(pid_t pid) {
+  const std::string status = proc_file(pid, "status");
+  const auto at = status.find("\nNSpid:");
+  std::istringstream numbers(at == std::string::npos ? "" : status.substr(at + 7));
+  pid_t here = 0;
+  pid_t there = 0;
+  return numbers >> here && numbers.peek() == '\t' && numbers >> there && there == 1;
+}
+
 // `starter` and below: it is a child of its starter for a moment, and then of its reaper.
 pid_t keeper_of(pid_t starter, const std::string& data_dir) {
   for (const pid_t pid : children_of(starter)) {
@@ -79,8 +89,9 @@ BoxProcesses processes_of(pid_t keeper) {
   box.keeper = keeper;
   if (box.keeper == 0) return box;
   for (const pid_t pid : children_of(box.keeper)) {
-    // The helper is a fork of the keeper and keeps its name.
-    (comm(pid) == "temenos-session" ? box.session : box.helper) = pid;
+    // Both are forks of the keeper and have its name, the session until it is a program of its own.
+    if (comm(pid) == "temenos-session") box.session = pid;
+    if (is_namespace_init(pid)) box.helper = pid;
   }
   if (box.helper == 0) return box;
   for (const pid_t pid : children_of(box.helper)) {
