@@ -55,14 +55,16 @@ class TerminalExec {
 
   // Until the screen shows `text` after what was looked at before; false when the output ends or
   // nothing comes for 30 s.
-  bool see(std::string_view text) {
+  bool see(std::string_view text) { return see_within(text, std::chrono::seconds(30)); }
+  // The same, with nothing coming for `patience`.
+  bool see_within(std::string_view text, std::chrono::milliseconds patience) {
     for (;;) {
       const auto at = shown_.find(text, seen_);
       if (at != std::string::npos) {
         seen_ = at + text.size();
         return true;
       }
-      if (!read_more()) return false;
+      if (!read_more(patience)) return false;
     }
   }
   // Types and waits for the answer.
@@ -75,7 +77,7 @@ class TerminalExec {
 
   // The rest of the output, then the result. What does not end by itself is ended after 60 s.
   Result<ExecResult> finish() {
-    while (read_more()) {
+    while (read_more(std::chrono::seconds(60))) {
     }
     if (!ended_) cancel();
     screen_.reset();
@@ -84,9 +86,9 @@ class TerminalExec {
   }
 
  private:
-  bool read_more() {
+  bool read_more(std::chrono::milliseconds patience) {
     pollfd entry{screen_.get(), POLLIN, 0};
-    if (ended_ || poll(&entry, 1, 30'000) != 1) return false;
+    if (ended_ || poll(&entry, 1, static_cast<int>(patience.count())) != 1) return false;
     char bytes[4096];
     const ssize_t count = read(screen_.get(), bytes, sizeof bytes);
     ended_ = count <= 0;
