@@ -137,6 +137,20 @@ std::unique_ptr<FileJob> FileJob::write(std::uint32_t id, const Write& request, 
   return job;
 }
 
+std::unique_ptr<FileJob> FileJob::remove(std::uint32_t id, const Remove& request, ByteQueue& out) {
+  int error = 0;
+  std::uint64_t count = 0;
+  std::unique_ptr<FileJob> job(new FileJob(id, out));
+  job->removal_ = TreeRemoval::start(request, error, count);
+  if (job->removal_) return job;
+  if (error != 0) {
+    say_error(out, id, error);
+  } else {
+    put(out, id, FileDone{count});
+  }
+  return nullptr;
+}
+
 FileJob::~FileJob() {
   if (listing_ != nullptr) closedir(listing_);
   if (!temporary_.empty()) unlinkat(directory_.get(), temporary_.c_str(), 0);
@@ -206,11 +220,22 @@ int FileJob::commit_target() {
 void FileJob::fail(int error) { say_error(out_, id_, error); }
 
 bool FileJob::runnable() const {
+  if (removal_) return true;
   if (listing_ != nullptr) return credit_ >= kHeaderSize + kMaxEntry;
   return !writes_ && credit_ > kHeaderSize;
 }
 
-bool FileJob::step() { return listing_ != nullptr ? step_list() : step_read(); }
+bool FileJob::step() {
+  if (removal_) return step_removal();
+  return listing_ != nullptr ? step_list() : step_read();
+}
+
+bool FileJob::step_removal() {
+  const auto progress = removal_->step();
+  if (progress == TreeRemoval::Progress::kFailed) fail(removal_->error());
+  if (progress == TreeRemoval::Progress::kDone) put(out_, id_, FileDone{removal_->count()});
+  return progress != TreeRemoval::Progress::kMore;
+}
 
 bool FileJob::step_read() {
   const auto want = static_cast<std::size_t>(
@@ -277,7 +302,7 @@ bool FileJob::step_list() {
 }
 
 bool FileJob::credit(const Credit& credit) {
-  if (writes_ || credit.stream != Stream::kStdout) return false;
+  if (writes_ || removal_ || credit.stream != Stream::kStdout) return false;
   credit_ += credit.bytes;
   return credit_ <= kWindow;
 }

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "init/directories.h"
 #include "wire/box_protocol.h"
 
 namespace temenos::init {
@@ -19,7 +20,7 @@ namespace temenos::init {
 // STAT, at once: STAT_REPLY or ERROR.
 void stat_file(std::uint32_t id, const box_wire::Stat& request, ByteQueue& out);
 
-// READ, WRITE or LIST while it goes on.
+// READ, WRITE, LIST or REMOVE while it goes on.
 class FileJob {
  public:
   // Null when it ended at once; the answer is in `out` then.
@@ -29,6 +30,8 @@ class FileJob {
                                         ByteQueue& out);
   static std::unique_ptr<FileJob> list(std::uint32_t id, const box_wire::List& request,
                                        ByteQueue& out);
+  static std::unique_ptr<FileJob> remove(std::uint32_t id, const box_wire::Remove& request,
+                                         ByteQueue& out);
   ~FileJob();  // an unfinished atomic write leaves nothing behind
 
   // Something can be sent now.
@@ -46,6 +49,7 @@ class FileJob {
   FileJob(std::uint32_t id, ByteQueue& out) : id_(id), out_(out) {}
   bool step_read();
   bool step_list();
+  bool step_removal();
   int open_target(const box_wire::Write& request);
   int open_temporary(mode_t mode, const struct stat* owner);
   int commit_target();
@@ -55,6 +59,7 @@ class FileJob {
   ByteQueue& out_;
   UniqueFd fd_;
   DIR* listing_ = nullptr;
+  std::unique_ptr<TreeRemoval> removal_;
   std::uint32_t credit_ = 0;
   std::uint64_t left_ = 0;
   std::uint64_t count_ = 0;

@@ -140,7 +140,7 @@ bool Server::frame(const Frame& frame) {
 
 bool Server::start_exec(std::uint32_t id, Bytes payload) {
   box_wire::Exec wanted;
-  if (!decode(payload, wanted) || execs_.contains(id) || jobs_.contains(id)) return false;
+  if (!is_free(id) || !decode(payload, wanted)) return false;
   auto exec = Exec::start(id, wanted, descriptors_, trees_, out_);
   if (!exec) return true;
   leaders_[exec->pid()] = id;
@@ -149,43 +149,62 @@ bool Server::start_exec(std::uint32_t id, Bytes payload) {
 }
 
 bool Server::request(std::uint32_t id, Type type, Bytes payload) {
-  if (type != Type::kPing && type != Type::kRead && type != Type::kWrite && type != Type::kList &&
-      type != Type::kStat) {
-    return stream(id, type, payload);
+  switch (type) {
+    case Type::kPing:
+      return answer<Ping>(id, payload, [](std::uint32_t to, const Ping& ping, ByteQueue& out) {
+        put_pong(out, to, ping);
+      });
+    case Type::kStat:
+      return answer<Stat>(id, payload, stat_file);
+    case Type::kMkdir:
+      return answer<Mkdir>(id, payload, make_directory);
+    case Type::kRead:
+      return start_job<Read>(id, payload, FileJob::read);
+    case Type::kWrite:
+      return start_job<Write>(id, payload, FileJob::write);
+    case Type::kList:
+      return start_job<List>(id, payload, FileJob::list);
+    case Type::kRemove:
+      return start_job<Remove>(id, payload, FileJob::remove);
+    case Type::kDial:
+      return start_dial(id, payload);
+    default:
+      return stream(id, type, payload);
   }
-  if (execs_.contains(id) || jobs_.contains(id)) return false;
-  if (type == Type::kPing) {
-    Ping ping;
-    if (!decode(payload, ping)) return false;
-    put_pong(out_, id, ping);
-    return true;
-  }
-  if (type == Type::kStat) {
-    Stat stat;
-    if (!decode(payload, stat)) return false;
-    stat_file(id, stat, out_);
-    return true;
-  }
-  std::unique_ptr<FileJob> job;
-  if (type == Type::kRead) {
-    Read read;
-    if (!decode(payload, read)) return false;
-    job = FileJob::read(id, read, out_);
-  } else if (type == Type::kWrite) {
-    Write write;
-    if (!decode(payload, write)) return false;
-    job = FileJob::write(id, write, out_);
-  } else {
-    List list;
-    if (!decode(payload, list)) return false;
-    job = FileJob::list(id, list, out_);
-  }
-  if (job) jobs_[id] = std::move(job);
+}
+
+template <typename Message, typename Function>
+bool Server::answer(std::uint32_t id, Bytes payload, Function function) {
+  Message message;
+  if (!is_free(id) || !decode(payload, message)) return false;
+  function(id, message, out_);
   return true;
+}
+
+template <typename Message, typename Function>
+bool Server::start_job(std::uint32_t id, Bytes payload, Function function) {
+  Message message;
+  if (!is_free(id) || !decode(payload, message)) return false;
+  if (auto job = function(id, message, out_)) jobs_[id] = std::move(job);
+  return true;
+}
+
+bool Server::start_dial(std::uint32_t id, Bytes payload) {
+  Dial wanted;
+  if (!is_free(id) || !decode(payload, wanted)) return false;
+  if (auto dial = DialJob::start(id, wanted, monotonic_ms(), out_)) dials_[id] = std::move(dial);
+  return true;
+}
+
+bool Server::is_free(std::uint32_t id) const {
+  return !execs_.contains(id) && !jobs_.contains(id) && !dials_.contains(id);
 }
 
 // Messages to an operation; it may have ended while they were on their way.
 bool Server::stream(std::uint32_t id, Type type, Bytes payload) {
+  if (const auto dial = dials_.find(id); dial != dials_.end()) {
+    return dial_stream(*dial->second, type, payload);
+  }
   const auto exec_at = execs_.find(id);
   const auto job_at = jobs_.find(id);
   Exec* exec = exec_at == execs_.end() ? nullptr : exec_at->second.get();
@@ -223,6 +242,25 @@ bool Server::stream(std::uint32_t id, Type type, Bytes payload) {
   return good;
 }
 
+bool Server::dial_stream(DialJob& dial, Type type, Bytes payload) {
+  if (dial.over()) return true;  // its last message and this one have crossed
+  Credit credit;
+  switch (type) {
+    case Type::kStdin:
+      return dial.data(payload);
+    case Type::kStdinEof:
+      dial.data_end();
+      return true;
+    case Type::kCredit:
+      return decode(payload, credit) && dial.credit(credit);
+    case Type::kKill:
+      dial.kill();
+      return payload.empty();
+    default:
+      return false;
+  }
+}
+
 void Server::collect_watches() {
   polls_.clear();
   watches_.clear();
@@ -243,11 +281,19 @@ void Server::collect_watches() {
       watches_.push_back({stream == 0 ? Role::kStdout : Role::kStderr, id});
     }
   }
+  for (const auto& [id, dial] : dials_) {
+    // Without events it is not watched at all: a peer that has gone would be told of for ever.
+    const short events = dial->events(out_.size() <= kOutHigh);
+    if (events == 0) continue;
+    polls_.push_back({dial->fd(), events, 0});
+    watches_.push_back({Role::kDial, id});
+  }
 }
 
 int Server::timeout_ms(Millis now) const {
   Millis until = kNever;
   for (const auto& [id, exec] : execs_) until = std::min(until, exec->next_deadline());
+  for (const auto& [id, dial] : dials_) until = std::min(until, dial->next_deadline());
   if (out_.size() <= kOutHigh) {
     for (const auto& [id, job] : jobs_) {
       if (job->runnable()) return 0;
@@ -260,11 +306,18 @@ int Server::timeout_ms(Millis now) const {
 void Server::dispatch() {
   for (std::size_t i = 1; i < polls_.size(); ++i) {
     if (polls_[i].revents == 0) continue;
+    if (watches_[i].role == Role::kDial) {
+      if (const auto dial = dials_.find(watches_[i].id); dial != dials_.end()) {
+        dial->second->ready(polls_[i].revents);
+      }
+      continue;
+    }
     const auto found = execs_.find(watches_[i].id);
     if (found == execs_.end()) continue;
     Exec& exec = *found->second;
     switch (watches_[i].role) {
       case Role::kSocket:
+      case Role::kDial:
         break;
       case Role::kStdin:
         exec.stdin_ready();
@@ -307,12 +360,17 @@ void Server::run_due(Millis now) {
     const bool over = out_.size() <= kOutHigh && at->second->runnable() && at->second->step();
     at = over ? jobs_.erase(at) : std::next(at);
   }
+  for (auto at = dials_.begin(); at != dials_.end();) {
+    at->second->on_time(now);
+    at = at->second->over() ? dials_.erase(at) : std::next(at);
+  }
 }
 
 // As PID 1 the end of init is the end of all; elsewhere nothing may be left behind. Init has taken
 // all orphans over, so without a child it has no descendant either.
 void Server::end_all() {
   jobs_.clear();
+  dials_.clear();
   if (getpid() == 1) return;
   const Millis limit = monotonic_ms() + kLastRounds;
   while (monotonic_ms() < limit) {

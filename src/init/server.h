@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "init/dial.h"
 #include "init/exec.h"
 #include "init/files.h"
 #include "init/process_trees.h"
@@ -32,7 +33,7 @@ class Server {
   int run();
 
  private:
-  enum class Role : std::uint8_t { kSocket, kStdin, kStdout, kStderr };
+  enum class Role : std::uint8_t { kSocket, kStdin, kStdout, kStderr, kDial };
   struct Watch {
     Role role;
     std::uint32_t id;
@@ -42,8 +43,15 @@ class Server {
   bool receive();
   bool frame(const box_wire::Frame& frame);
   bool request(std::uint32_t id, box_wire::Type type, box_wire::Bytes payload);
+  template <typename Message, typename Function>
+  bool answer(std::uint32_t id, box_wire::Bytes payload, Function function);
+  template <typename Message, typename Function>
+  bool start_job(std::uint32_t id, box_wire::Bytes payload, Function function);
   bool start_exec(std::uint32_t id, box_wire::Bytes payload);
+  bool start_dial(std::uint32_t id, box_wire::Bytes payload);
+  bool is_free(std::uint32_t id) const;
   bool stream(std::uint32_t id, box_wire::Type type, box_wire::Bytes payload);
+  bool dial_stream(DialJob& dial, box_wire::Type type, box_wire::Bytes payload);
   void collect_watches();
   int timeout_ms(Millis now) const;
   void dispatch();
@@ -62,6 +70,7 @@ class Server {
   std::uint32_t assembly_id_ = 0;
   std::unordered_map<std::uint32_t, std::unique_ptr<Exec>> execs_;
   std::unordered_map<std::uint32_t, std::unique_ptr<FileJob>> jobs_;
+  std::unordered_map<std::uint32_t, std::unique_ptr<DialJob>> dials_;
   std::unordered_map<pid_t, std::uint32_t> leaders_;
   std::vector<pollfd> polls_;
   std::vector<Watch> watches_;
