@@ -1,4 +1,4 @@
-// The socket of a SessionClient with its buffers. Private to session_client.cc and session_exec.cc.
+// The socket of a SessionClient with its buffers. Private to session_*.cc and port_pump.cc.
 #pragma once
 
 #include <poll.h>

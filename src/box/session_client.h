@@ -46,12 +46,21 @@ class SessionClient {
   // At most `max_entries`, in no order; more is an error.
   Result<std::vector<DirEntry>> list(std::string_view path, std::size_t max_entries = 100'000);
   Result<FileInfo> stat(std::string_view path, bool follow = false);
+  // True: it was made. With `parents` what is missing above it is made too (0755), and a directory
+  // that is there already is no error. `mode`: permission bits.
+  Result<bool> mkdir(std::string_view path, std::uint32_t mode = 0755, bool parents = false);
+  // How many entries were removed. A symlink itself is removed, never what it leads to; a mount
+  // point, and `/`, is refused (EBUSY) with all below it untouched. Recursively it stops at the
+  // first entry that it cannot remove, and has ten times the deadline of set_file_deadline().
+  Result<std::uint64_t> remove(std::string_view path, bool recursive = false);
   Result<void> ping();
 
   // For read_file to ping: no answer by then is kTimedOut.
   void set_file_deadline(std::chrono::milliseconds deadline);
   // The box keeps a pids group for each exec (else trees are ended by a walk of /proc).
   bool groups() const;
+  // The greeted connection, for who speaks the protocol itself.
+  Result<UniqueFd> take_socket() &&;
 
  private:
   struct Channel;
