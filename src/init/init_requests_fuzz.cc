@@ -59,6 +59,10 @@ void check(std::uint16_t type, Bytes payload) {
   Write write;
   List list;
   Stat stat;
+  Mkdir mkdir;
+  Remove remove;
+  Resize resize;
+  Dial dial;
   Signal signal;
   Credit credit;
   Ping ping;
@@ -68,6 +72,8 @@ void check(std::uint16_t type, Bytes payload) {
       if (!stable(payload, exec)) break;
       check_path(exec.cwd);
       require(!exec.argv.empty() && exec.window >= 1 && exec.window <= kWindow);
+      require((exec.flags & kExecTty) != 0 || (exec.rows == 0 && exec.cols == 0));
+      require((exec.flags & kExecTty) == 0 || (exec.flags & kExecStdin) != 0);
       for (const auto text : exec.argv) require(text.find('\0') == std::string_view::npos);
       for (const auto text : exec.env) require(text.find('\0') == std::string_view::npos);
       break;
@@ -82,6 +88,25 @@ void check(std::uint16_t type, Bytes payload) {
       break;
     case Type::kStat:
       if (stable(payload, stat)) check_path(stat.path);
+      break;
+    case Type::kMkdir:
+      if (!stable(payload, mkdir)) break;
+      check_path(mkdir.path);
+      require(mkdir.mode <= 07777);
+      break;
+    case Type::kRemove:
+      if (stable(payload, remove)) check_path(remove.path);
+      break;
+    case Type::kResize:
+      (void)stable(payload, resize);
+      break;
+    case Type::kDial:
+      if (!stable(payload, dial)) break;
+      require(dial.window >= 1 && dial.window <= kWindow);
+      require((dial.to == Dial::To::kTcp) == (dial.port != 0));
+      require((dial.to == Dial::To::kTcp) == dial.path.empty());
+      if (!dial.path.empty()) check_path(dial.path);
+      require(dial.path.size() <= kMaxSocketPath);
       break;
     case Type::kSignal:
       if (stable(payload, signal)) require(signal.signal >= 1 && signal.signal <= 64);

@@ -26,6 +26,10 @@ void check_init(EngineScript& script, std::unordered_map<std::uint32_t, std::siz
     List list;
     Stat stat;
     Ping ping;
+    Mkdir mkdir;
+    Remove remove;
+    Resize resize;
+    Dial dial;
     Signal signal;
     Credit credit;
     switch (heard.type) {
@@ -46,6 +50,18 @@ void check_init(EngineScript& script, std::unordered_map<std::uint32_t, std::siz
         break;
       case Type::kPing:
         require(decode(heard.payload, ping));
+        break;
+      case Type::kMkdir:
+        require(decode(heard.payload, mkdir));
+        break;
+      case Type::kRemove:
+        require(decode(heard.payload, remove));
+        break;
+      case Type::kResize:
+        require(decode(heard.payload, resize));
+        break;
+      case Type::kDial:
+        require(decode(heard.payload, dial));
         break;
       case Type::kSignal:
         require(decode(heard.payload, signal));

@@ -1,4 +1,5 @@
-// Bytes from init into session's engine, while two execs and each file operation are alive.
+// Bytes from init into session's engine, while two execs, each file operation and two dials are
+// alive.
 // Whatever comes, memory stays within its bound, no stream gets more than a window, and a client
 // sees only messages that decode and ids that are its own.
 //
@@ -18,15 +19,17 @@ void require(bool condition) {
   if (!condition) abort();
 }
 
+constexpr std::uint32_t kOperations = 10;
+
 // What each stream of each operation was granted and has sent, in whole frames.
 struct Account {
-  std::size_t granted[8][2] = {};
-  std::size_t sent[8][2] = {};
+  std::size_t granted[kOperations + 1][2] = {};
+  std::size_t sent[kOperations + 1][2] = {};
 };
 
 void check_client(EngineScript& script, int slot, Account& account) {
   for (const auto& heard : script.client_heard(slot)) {
-    require(heard.id <= 7);
+    require(heard.id <= kOperations);
     if (heard.type == Type::kStdout || heard.type == Type::kStderr) {
       const int stream = heard.type == Type::kStdout ? 0 : 1;
       account.sent[heard.id][stream] += kHeaderSize + heard.payload.size();
@@ -62,14 +65,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (script.say(slot, 5, List{kWindow, "/a"}), script.init_heard().at(0).id),
       (script.say(slot, 6, Stat{false, "/a"}), script.init_heard().at(0).id),
       (script.say(slot, 7, Ping{1}), script.init_heard().at(0).id),
+      (script.say(slot, 8, Remove{true, "/a"}), script.init_heard().at(0).id),
+      (script.say(slot, 9, Dial{Dial::To::kTcp, 80}), script.init_heard().at(0).id),
+      (script.say(slot, 10, Dial{Dial::To::kTcp, 80}), script.init_heard().at(0).id),
   };
+  static_assert(std::size(ids) == kOperations);
   script.init(ids[0], Started{4});
+  script.init(ids[8], Type::kDialed);
   Account account;
   constexpr std::size_t kMostAtFirst = 64 * 1024;
   for (auto& of_op : account.granted) of_op[0] = of_op[1] = kMostAtFirst;
   while (size >= 4 && !script.engine.dead()) {
     const std::uint8_t type = data[0];
-    const std::uint32_t id = ids[data[1] % 7];
+    const std::uint32_t id = ids[data[1] % kOperations];
     std::size_t length = data[2] | static_cast<std::size_t>(data[3] & 3) << 8;
     const bool noise = (data[3] & 0x80) != 0;
     const bool large = (data[3] & 0x40) != 0;
@@ -89,7 +97,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (heard.type != Type::kCredit) continue;
       const auto credit = heard.as<Credit>();
       const auto op = std::find(std::begin(ids), std::end(ids), heard.id) - std::begin(ids);
-      require(op < 7 && credit.stream != Stream::kStdin);
+      require(op < kOperations && credit.stream != Stream::kStdin);
       account.granted[op + 1][credit.stream == Stream::kStdout ? 0 : 1] += credit.bytes;
     }
     require(script.engine.pool_used() <= 8u << 20);

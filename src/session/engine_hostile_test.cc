@@ -23,6 +23,9 @@ struct Scene {
   std::uint32_t list = 0;
   std::uint32_t stat = 0;
   std::uint32_t ping = 0;
+  std::uint32_t change = 0;   // a removal
+  std::uint32_t dialing = 0;  // asked, not connected
+  std::uint32_t dialed = 0;
 
   Scene() {
     script.ready();
@@ -38,12 +41,19 @@ struct Scene {
     script.say(slot, 6, List{kWindow, "/a"});
     script.say(slot, 7, Stat{false, "/a"});
     script.say(slot, 8, Ping{1});
+    script.say(slot, 9, Remove{true, "/a"});
+    script.say(slot, 10, Dial{Dial::To::kTcp, 80});
+    script.say(slot, 11, Dial{Dial::To::kUnix, 0, kWindow, "/s"});
     const auto asked = script.init_heard();
     read = asked.at(0).id;
     write = asked.at(1).id;
     list = asked.at(2).id;
     stat = asked.at(3).id;
     ping = asked.at(4).id;
+    change = asked.at(5).id;
+    dialing = asked.at(6).id;
+    dialed = asked.at(7).id;
+    script.init(dialed, Type::kDialed);
     script.client_heard(slot);
   }
 };
@@ -89,7 +99,8 @@ TEST(HostileInit, FramesWithoutForm) {
 }
 
 TEST(HostileInit, TypesThatInitMayNotSend) {
-  for (const int type : {0, 2, 4, 15, 16, 18, 19, 25, 26, 30, 32, 33, 34, 35, 38, 48, 64, 65535}) {
+  for (const int type :
+       {0, 2, 4, 15, 16, 18, 19, 25, 26, 30, 32, 33, 34, 35, 38, 39, 48, 56, 58, 79, 65535}) {
     expect_violation(std::to_string(type).c_str(), Violation::kUnknownType, [type](Scene& s) {
       s.script.init_bytes(raw(0, static_cast<std::uint16_t>(type), 0, s.running));
     });
@@ -128,6 +139,20 @@ TEST(HostileInit, AnExecThatIsNeverStartedCostsTheBox) {
   script.init(0, Hello{});
   const int slot = script.client();
   script.exec(slot, 1);
+  script.at(script.now + script.config.start_timeout - 1);
+  EXPECT_FALSE(script.engine.dead());
+  script.at(script.now + 1);
+  EXPECT_TRUE(script.engine.dead());
+  const auto events = script.engine.take_events();
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events.back().reason, static_cast<std::uint32_t>(KillReason::kSilent));
+}
+
+TEST(HostileInit, ADialThatIsNeverAnsweredCostsTheBox) {
+  EngineScript script;
+  script.ready();
+  const int slot = script.client();
+  script.say(slot, 1, Dial{Dial::To::kTcp, 80});
   script.at(script.now + script.config.start_timeout - 1);
   EXPECT_FALSE(script.engine.dead());
   script.at(script.now + 1);
@@ -191,6 +216,32 @@ TEST(HostileInit, MessagesOutOfTheirState) {
   wrong("exit of a read", [](Scene& s) { s.script.init(s.read, Exited{false, 0}); });
   wrong("done of a write", [](Scene& s) { s.script.init(s.write, Done{}); });
   wrong("error of a ping", [](Scene& s) { s.script.init(s.ping, ErrorReply{Stage::kFile, 1}); });
+  wrong("file done of an exec", [](Scene& s) { s.script.init(s.exited, FileDone{1}); });
+  wrong("stat for a change", [](Scene& s) { s.script.init(s.change, StatReply{}); });
+  wrong("output of a change",
+        [](Scene& s) { s.script.init(s.change, Type::kStdout, s.script.bytes(1)); });
+  wrong("dialed for an exec", [](Scene& s) { s.script.init(s.exec, Type::kDialed); });
+  wrong("started for a dial", [](Scene& s) { s.script.init(s.dialing, Started{1}); });
+  wrong("dialed twice", [](Scene& s) { s.script.init(s.dialed, Type::kDialed); });
+  wrong("bytes before dialed",
+        [](Scene& s) { s.script.init(s.dialing, Type::kStdout, s.script.bytes(1)); });
+  wrong("an end before dialed",
+        [](Scene& s) { s.script.init(s.dialing, OutputEof{Stream::kStdout}); });
+  wrong("credit before dialed",
+        [](Scene& s) { s.script.init(s.dialing, Credit{Stream::kStdin, 1}); });
+  wrong("closed before dialed", [](Scene& s) { s.script.init(s.dialing, Type::kStdinClosed); });
+  wrong("over before dialed", [](Scene& s) { s.script.init(s.dialing, FileDone{}); });
+  wrong("over before the port's end", [](Scene& s) { s.script.init(s.dialed, FileDone{}); });
+  wrong("stderr of a dial",
+        [](Scene& s) { s.script.init(s.dialed, Type::kStderr, s.script.bytes(1)); });
+  wrong("end of stderr of a dial",
+        [](Scene& s) { s.script.init(s.dialed, OutputEof{Stream::kStderr}); });
+  wrong("bytes after the port's end", [](Scene& s) {
+    s.script.init(s.dialed, OutputEof{Stream::kStdout});
+    s.script.init(s.dialed, Type::kStdout, s.script.bytes(1));
+  });
+  wrong("exit of a dial", [](Scene& s) { s.script.init(s.dialed, Exited{false, 0}); });
+  wrong("done of a dial", [](Scene& s) { s.script.init(s.dialed, Done{}); });
   wrong("pong for a stat", [](Scene& s) {
     ByteQueue out;
     put_pong(out, s.stat, Ping{1});
@@ -215,6 +266,11 @@ TEST(HostileInit, PayloadsWithoutForm) {
     const std::size_t size = put_entry(room, {FileType::kRegular, 0644, 1, 1, ".."});
     s.script.init(s.list, Type::kStdout, Bytes(room, size));
   });
+  bad("dialed with a payload",
+      [](Scene& s) { s.script.init(s.dialing, Type::kDialed, s.script.bytes(1)); });
+  bad("a port that says nothing", [](Scene& s) { s.script.init(s.dialed, Type::kStdout); });
+  bad("stage of session for a dial",
+      [](Scene& s) { s.script.init(s.dialing, ErrorReply{Stage::kBusy, 0}); });
   bad("stdin closed with a payload",
       [](Scene& s) { s.script.init(s.running, Type::kStdinClosed, s.script.bytes(1)); });
 }
@@ -230,6 +286,13 @@ TEST(HostileInit, CreditOfBothDirections) {
       s.script.init(s.read, Type::kStdout, s.script.bytes(kMaxPayload));
     }
   });
+  expect_violation("of a port", Violation::kBeyondCredit, [](Scene& s) {
+    for (int i = 0; i < 8 && !s.script.engine.dead(); ++i) {
+      s.script.init(s.dialed, Type::kStdout, s.script.bytes(kMaxPayload));
+    }
+  });
+  expect_violation("credit of a port over the window", Violation::kTooMuchCredit,
+                   [](Scene& s) { s.script.init(s.dialed, Credit{Stream::kStdin, 1}); });
   expect_violation("stdin credit over the window", Violation::kTooMuchCredit,
                    [](Scene& s) { s.script.init(s.running, Credit{Stream::kStdin, 1}); });
 }
@@ -271,7 +334,7 @@ TEST(HostileInit, EndOfInitIsNoViolation) {
   EXPECT_EQ(events[0].type, ControlType::kInitLost);
   EXPECT_EQ(events[0].reason, static_cast<std::uint32_t>(LostReason::kEof));
   EXPECT_EQ(scene.script.client_heard(scene.slot).size(),
-            9u);  // eight operations and the connection
+            12u);  // eleven operations and the connection
 }
 
 }  // namespace

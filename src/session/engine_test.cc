@@ -329,6 +329,87 @@ TEST(Engine, AClientWithoutFormLosesItsConnectionOnly) {
       [](EngineScript& s, int slot) { s.say(slot, 9, Exec{0, 0, 0, 1, "relative", {"x"}, {}}); });
 }
 
+TEST(Engine, ATerminalIsResizedAndNothingElseIs) {
+  EngineScript script;
+  script.ready();
+  const int slot = script.client();
+  const auto id = script.exec(slot, 1, {.flags = kExecStdin | kExecTty, .rows = 24, .cols = 80});
+  script.say(slot, 1, Resize{50, 132});
+  auto heard = script.init_heard();
+  ASSERT_THAT(types(heard), ElementsAre(Type::kResize));
+  EXPECT_EQ(heard[0].id, id);
+  EXPECT_EQ(heard[0].as<Resize>().cols, 132);
+  script.init(id, Started{4});
+  script.init(id, OutputEof{Stream::kStderr});
+  script.say(slot, 1, Type::kKill);
+  script.say(slot, 1, Resize{51, 133});  // it is being ended
+  EXPECT_THAT(types(script.init_heard()), ElementsAre(Type::kKill));
+  script.init(id, Exited{true, 9});
+  script.init(id, OutputEof{Stream::kStdout});
+  script.init(id, Done{});
+  script.say(slot, 1, Resize{52, 134});  // it has ended
+  EXPECT_FALSE(script.engine.closing(slot));
+  EXPECT_EQ(script.engine.pool_used(), script.engine.client_out(slot).size());
+  script.exec(slot, 2, {.flags = kExecStdin});
+  script.say(slot, 2, Resize{50, 132});
+  EXPECT_TRUE(script.engine.closing(slot));
+}
+
+TEST(Engine, ADialCarriesBytesBothWaysUntilBothHaveEnded) {
+  EngineScript script;
+  script.ready();
+  const int slot = script.client();
+  script.say(slot, 1, Dial{Dial::To::kTcp, 8080, 1'000});
+  auto heard = script.init_heard();
+  ASSERT_THAT(types(heard), ElementsAre(Type::kDial));
+  const auto id = heard[0].id;
+  EXPECT_EQ(heard[0].as<Dial>().port, 8080);
+  EXPECT_EQ(heard[0].as<Dial>().window, 1'000u);
+  script.init(id, Type::kDialed);
+  script.say(slot, 1, Type::kStdin, script.bytes(5));
+  script.init(id, Type::kStdout, script.bytes(7));
+  script.init(id, Credit{Stream::kStdin, 17});
+  script.say(slot, 1, Type::kStdinEof);
+  EXPECT_THAT(types(script.init_heard()), ElementsAre(Type::kStdin, Type::kStdinEof));
+  script.init(id, OutputEof{Stream::kStdout});
+  script.init(id, FileDone{7});
+  EXPECT_THAT(
+      types(script.client_heard(slot)),
+      ElementsAre(Type::kDialed, Type::kStdout, Type::kCredit, Type::kOutputEof, Type::kFileDone));
+  EXPECT_EQ(script.engine.live_operations(), 0);
+  EXPECT_EQ(script.engine.pool_used(), 0u);
+  // Once it is there, it has no deadline; and it can break.
+  script.say(slot, 2, Dial{Dial::To::kUnix, 0, kWindow, "/s"});
+  const auto other = script.init_heard().at(0).id;
+  script.init(other, Type::kDialed);
+  script.at(script.now + 10 * script.config.start_timeout);
+  script.init(other, ErrorReply{Stage::kFile, ECONNRESET});
+  heard = script.client_heard(slot);
+  ASSERT_THAT(types(heard), ElementsAre(Type::kDialed, Type::kError));
+  EXPECT_EQ(heard[1].as<ErrorReply>().error, ECONNRESET);
+  EXPECT_FALSE(script.engine.dead());
+}
+
+TEST(Engine, AChangeIsCancelledAndHasToEndInTime) {
+  EngineScript script;
+  script.ready();
+  const int slot = script.client();
+  script.say(slot, 1, Mkdir{true, 0700, "/a/b"});
+  script.say(slot, 2, Remove{true, "/a"});
+  auto heard = script.init_heard();
+  ASSERT_THAT(types(heard), ElementsAre(Type::kMkdir, Type::kRemove));
+  script.init(heard[0].id, FileDone{1});
+  script.at(script.now + 10 * script.config.start_timeout);  // a large tree takes its time
+  EXPECT_FALSE(script.engine.dead());
+  script.say(slot, 2, Type::kKill);
+  script.init(heard[1].id, ErrorReply{Stage::kCancelled, ECANCELED});
+  EXPECT_THAT(types(script.client_heard(slot)), ElementsAre(Type::kFileDone, Type::kError));
+  script.say(slot, 3, Remove{true, "/a"});
+  script.engine.remove_client(slot, script.now);
+  script.at(script.now + script.config.kill_grace);
+  EXPECT_TRUE(script.engine.dead());
+}
+
 TEST(Engine, MessagesToAnOperationThatJustEndedAreNoFault) {
   EngineScript script;
   script.ready();

@@ -63,6 +63,11 @@ TEST(BoxProtocol, RoundTripsAndRefusesCutAndTrailingBytes) {
             (std::vector<std::uint32_t>{4, 5}));
   EXPECT_EQ(round_trip(Read{1, 2, 300, "/a"}, Type::kRead, keep).path, "/a");
   EXPECT_EQ(round_trip(Write{Write::How::kAppend, 0600, "/b"}, Type::kWrite, keep).mode, 0600u);
+  EXPECT_EQ(round_trip(Mkdir{true, 01777, "/m"}, Type::kMkdir, keep).mode, 01777u);
+  EXPECT_TRUE(round_trip(Remove{true, "/r"}, Type::kRemove, keep).recursive);
+  EXPECT_EQ(round_trip(Resize{50, 132}, Type::kResize, keep).cols, 132);
+  EXPECT_EQ(round_trip(Dial{Dial::To::kTcp, 8080, 300}, Type::kDial, keep).port, 8080);
+  EXPECT_EQ(round_trip(Dial{Dial::To::kUnix, 0, 300, "/s"}, Type::kDial, keep).path, "/s");
   EXPECT_EQ(round_trip(List{300, "/c"}, Type::kList, keep).path, "/c");
   EXPECT_TRUE(round_trip(Stat{true, "/d"}, Type::kStat, keep).follow);
   const auto stat =
@@ -74,6 +79,10 @@ TEST(BoxProtocol, RoundTripsAndRefusesCutAndTrailingBytes) {
   EXPECT_EQ(exec.argv, (std::vector<std::string_view>{"a", ""}));
   EXPECT_EQ(exec.env, (std::vector<std::string_view>{"K=V"}));
   EXPECT_EQ(exec.output_cap, 99u);
+  const auto terminal = round_trip(Exec{kExecStdin | kExecTty, 0, 0, 4096, "/w", {"a"}, {}, 24, 80},
+                                   Type::kExec, keep);
+  EXPECT_EQ(terminal.rows, 24);
+  EXPECT_EQ(terminal.cols, 80);
 }
 
 template <typename M>
@@ -107,7 +116,20 @@ TEST(BoxProtocol, RefusesValuesOutOfRange) {
   EXPECT_FALSE(accepted(Stat{false, std::string(4096, '/')}, Type::kStat));
   EXPECT_FALSE(accepted(StatReply{FileType::kRegular, 0, 0, 0, 0, 0, "x"}, Type::kStatReply));
   EXPECT_FALSE(accepted(Exec{0, 0, 0, 1, "/", {}, {}}, Type::kExec));
-  EXPECT_FALSE(accepted(Exec{2, 0, 0, 1, "/", {"a"}, {}}, Type::kExec));
+  EXPECT_FALSE(accepted(Exec{4, 0, 0, 1, "/", {"a"}, {}}, Type::kExec));
+  EXPECT_FALSE(accepted(Exec{kExecTty, 0, 0, 1, "/", {"a"}, {}}, Type::kExec));
+  EXPECT_FALSE(accepted(Exec{kExecStdin, 0, 0, 1, "/", {"a"}, {}, 24, 80}, Type::kExec));
+  EXPECT_FALSE(accepted(Mkdir{false, 010000, "/a"}, Type::kMkdir));
+  EXPECT_FALSE(accepted(Remove{false, "a"}, Type::kRemove));
+  EXPECT_FALSE(accepted(Dial{Dial::To::kTcp, 0}, Type::kDial));
+  EXPECT_FALSE(accepted(Dial{Dial::To::kTcp, 1, kWindow, "/s"}, Type::kDial));
+  EXPECT_FALSE(accepted(Dial{Dial::To::kTcp, 1, 0}, Type::kDial));
+  EXPECT_FALSE(accepted(Dial{Dial::To::kUnix, 1, kWindow, "/s"}, Type::kDial));
+  EXPECT_FALSE(accepted(Dial{Dial::To::kUnix, 0, kWindow, ""}, Type::kDial));
+  EXPECT_FALSE(accepted(Dial{static_cast<Dial::To>(0), 1}, Type::kDial));
+  EXPECT_FALSE(accepted(Dial{static_cast<Dial::To>(3), 1}, Type::kDial));
+  EXPECT_TRUE(accepted(Dial{Dial::To::kUnix, 0, 1, "/" + std::string(106, 's')}, Type::kDial));
+  EXPECT_FALSE(accepted(Dial{Dial::To::kUnix, 0, 1, "/" + std::string(107, 's')}, Type::kDial));
   const std::string big(3u << 20, 'x');
   EXPECT_FALSE(accepted(Exec{0, 0, 0, 1, "/", {big}, {}}, Type::kExec));
 }
