@@ -28,7 +28,7 @@ struct Omitted {
 };
 
 struct ExecResult {
-  // Exactly one of these two is set.
+  // Exactly one of these two is set; neither when `job` is.
   std::optional<int> exit_code;       // 0 to 255
   std::optional<std::string> signal;  // "SIGKILL"; what ended the leader
 
@@ -47,7 +47,7 @@ struct ExecResult {
   std::vector<Denial> denials;
   std::vector<std::uint32_t> left_running;  // pids in the box, the first 64
   std::uint32_t left_running_total = 0;
-  std::optional<std::string> job;  // id, when detached
+  std::optional<std::string> job;  // its number, when it goes on as a job
 
   std::chrono::microseconds user_time{0};  // of the leader and what it waited for
   std::chrono::microseconds system_time{0};

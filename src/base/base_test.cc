@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "base/text.h"
+#include "base/time.h"
 #include "base/try.h"
 #include "base/unique_fd.h"
 
@@ -67,6 +68,12 @@ TEST(Error, OneLineWithContextReasonAndHint) {
   EXPECT_EQ(error.code, Code::kNotFound);
   EXPECT_EQ(exit_code(Code::kUsage), 2);
   EXPECT_EQ(exit_code(Code::kIo), 125);
+}
+
+TEST(Time, IsUtcInWholeSeconds) {
+  const std::chrono::system_clock::time_point moment{std::chrono::milliseconds(1'790'000'000'999)};
+  EXPECT_EQ(utc_text(moment), "2026-09-21T14:13:20Z");
+  EXPECT_EQ(utc_now().size(), 20u);
 }
 
 }  // namespace

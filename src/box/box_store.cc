@@ -1,11 +1,11 @@
 #include "box/box_store.h"
 
 #include <fcntl.h>
-#include <time.h>
 
 #include <algorithm>
 
 #include "base/text.h"
+#include "base/time.h"
 #include "base/try.h"
 #include "keeper/keeper.h"
 #include "store/atomic_file.h"
@@ -18,15 +18,6 @@ constexpr char kRecord[] = "box.json";
 constexpr std::size_t kMaxRecord = 4u << 20;
 constexpr auto kKind = store::Kind::kBoxes;
 constexpr std::chrono::seconds kTurnPatience{100};  // as long as a start or an end may take
-
-std::string now_rfc3339() {
-  const time_t now = time(nullptr);
-  tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
 
 Result<BoxRecord> read_record(const store::DataDir& dir) {
   const UniqueFd file = TRY(sys::open_beneath(dir.directory.get(), kRecord, O_RDONLY));
@@ -44,7 +35,7 @@ Result<BoxHandle> BoxStore::create(const BoxName& name, const std::string& proje
     return fail(Code::kInvalidArgument, "the project's path " + escape(*path) + " is not UTF-8",
                 "rename the directory");
   }
-  BoxRecord record{name, project_dir, now_rfc3339(), policy};
+  BoxRecord record{name, project_dir, utc_now(), policy};
   store::DataDir dir = TRY(store::stage(dirs_.data, kKind));
   auto made = store::write_atomically(dir.directory.get(), kRecord, to_json(record));
   if (made) made = store::publish(dirs_.data, kKind, dir, id_of(name));

@@ -27,6 +27,9 @@ struct SessionClient::Channel {
   // call.
   Result<bool> next(std::uint32_t id, box_wire::Frame& frame);
   Result<void> flush();
+  // The one frame that ends operation `id`. Once `cancel_fd` is readable, session is asked to end
+  // it.
+  Result<box_wire::Frame> answer(std::uint32_t id, Clock::time_point deadline, int cancel_fd = -1);
   tl::unexpected<Error> lost();
   tl::unexpected<Error> broken(const char* what);
 
@@ -43,5 +46,12 @@ struct SessionClient::Channel {
 
 // The Error for an ErrorReply; `what` says what was asked for.
 tl::unexpected<Error> error_of(const box_wire::ErrorReply& reply, const std::string& what);
+// The same for what was asked of job `job`.
+tl::unexpected<Error> job_error(const box_wire::ErrorReply& reply, std::uint32_t job);
+// How an exec ended, from its last two messages.
+void set_exited(ExecResult& result, const box_wire::Exited& exited);
+void set_done(ExecResult& result, box_wire::Done done);
+// That a job's number is in its range.
+Result<void> check_job(std::uint32_t job);
 
 }  // namespace temenos

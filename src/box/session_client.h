@@ -36,8 +36,24 @@ class SessionClient {
   // its reader ends the exec, as SIGPIPE would; one that fails otherwise (a full disk) ends it and
   // is an error. Where the box ended under it, `so_far` gets what was captured until then; how the
   // command ended is not in it.
+  // Detached, it returns with `job` set, neither exit code nor signal, and the output that came
+  // until then; the rest goes to the job's spool. It may end before it is detached: then the result
+  // is the usual one, and the job is over without having begun. A job that session does not know
+  // (box/jobs.h) ends the exec: kNotFound.
   Result<ExecResult> exec(const ExecRequest& request, const ExecIo& io = {},
                           ExecResult* so_far = nullptr);
+
+  // Jobs (session_jobs.cc). `job` is a number that keeper has made known to session (kAddJob) with
+  // its spool; how it went is read from there (box/job_spool.h).
+  // Starts the command as that job, without a stdin. Also a command that cannot be started becomes
+  // a job, which ends at once.
+  Result<void> start_job(const ExecRequest& request, std::uint32_t job);
+  // True: the job is over and its spool is whole. False: the time (at most 2^32 ms) has passed, or
+  // `cancel_fd` became readable. kNotFound: session does not have that job, or no longer.
+  Result<bool> wait_job(std::uint32_t job, std::chrono::milliseconds timeout, int cancel_fd = -1);
+  // `signal` 0 ends the whole tree for sure (then `tree` means nothing), 1 to 64 are sent to the
+  // leader or to all. kNotFound as above.
+  Result<void> signal_job(std::uint32_t job, int signal, bool tree);
 
   // At most `max` bytes from `offset`.
   Result<std::string> read_file(std::string_view path, std::uint64_t max, std::uint64_t offset = 0);

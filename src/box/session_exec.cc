@@ -15,6 +15,7 @@
 #include "box/head_tail.h"
 #include "box/session_channel.h"
 #include "sys/terminal_sys.h"
+#include "wire/job_messages.h"
 
 namespace temenos {
 
@@ -173,6 +174,24 @@ std::optional<TerminalSize> terminal_size(int fd) {
   return TerminalSize{size->rows, size->cols};
 }
 
+void set_exited(ExecResult& result, const Exited& exited) {
+  if (exited.signaled) {
+    result.signal = signal_name(exited.value);
+  } else {
+    result.exit_code = exited.value;
+  }
+  result.user_time = std::chrono::microseconds(exited.user_us);
+  result.system_time = std::chrono::microseconds(exited.system_us);
+  result.max_rss_kb = exited.max_rss_kb;
+}
+
+void set_done(ExecResult& result, Done done) {
+  result.timed_out = (done.flags & kDoneTimedOut) != 0;
+  result.truncated = (done.flags & (kDoneTruncated | kDoneOutputLost)) != 0;
+  result.left_running = std::move(done.left_running);
+  result.left_running_total = done.left_total;
+}
+
 struct SessionClient::ExecCall {
   ExecCall(Channel& to, const ExecRequest& wanted, const ExecIo& with)
       : channel(to),
@@ -185,7 +204,9 @@ struct SessionClient::ExecCall {
   const ExecIo& io;
   std::array<Sink, 2> sinks;
   std::uint32_t id = 0;
+  std::uint32_t window = kWindow;  // what each output may send before we say more
   std::size_t stdin_credit = kWindow;
+  bool detaching = false;
   bool stdin_open = false;
   bool killed = false;
   bool cancellable = true;
@@ -204,6 +225,7 @@ struct SessionClient::ExecCall {
     exec.timeout_ms = static_cast<std::uint32_t>(
         std::clamp<std::int64_t>(request.timeout.count(), 0, UINT32_MAX));
     exec.output_cap = request.output_cap;
+    exec.window = window;
     exec.cwd = request.cwd.empty() ? std::string_view("/") : std::string_view(request.cwd);
     exec.argv.assign(request.argv.begin(), request.argv.end());
     exec.env.assign(request.env.begin(), request.env.end());
@@ -232,6 +254,13 @@ struct SessionClient::ExecCall {
     if (killed) return;
     killed = true;
     put(channel.out, id, Type::kKill);
+  }
+
+  // What it reads is nobody's any more: session closes its stdin.
+  void detach(std::uint32_t job) {
+    detaching = true;
+    stdin_open = false;
+    put(channel.out, id, Detach{job});
   }
 
   void read_stdin() {
@@ -266,12 +295,13 @@ struct SessionClient::ExecCall {
   Result<void> turn() {
     const bool wants_stdin =
         stdin_open && !done && stdin_credit > kHeaderSize && channel.out.size() < kStdinAhead;
-    std::array<pollfd, 5> polls{{
+    std::array<pollfd, 6> polls{{
         {wants_stdin ? io.stdin_fd : -1, POLLIN, 0},
         {sinks[0].poll_fd(), POLLOUT, 0},
         {sinks[1].poll_fd(), POLLOUT, 0},
         {done ? -1 : io.signal_fd, POLLIN, 0},
         {cancellable ? io.cancel_fd : -1, POLLIN, 0},
+        {done || detaching ? -1 : io.detach_fd, POLLIN, 0},
     }};
     if (!done) {
       TRY(channel.wait(polls, Clock::time_point::max()));
@@ -286,6 +316,7 @@ struct SessionClient::ExecCall {
       if (polls[stream + 1].revents != 0) sinks[stream].ready();
     }
     if (polls[3].revents != 0) forward_signals();
+    if (polls[5].revents != 0) detach(io.job);
     if (polls[4].revents != 0) {
       cancellable = false;
       kill();
@@ -314,21 +345,16 @@ struct SessionClient::ExecCall {
     } else if (type == Type::kCredit && decode(frame.payload, credit)) {
       stdin_credit += credit.bytes;
     } else if (type == Type::kExited && decode(frame.payload, exited)) {
-      if (exited.signaled) {
-        result.signal = signal_name(exited.value);
-      } else {
-        result.exit_code = exited.value;
-      }
-      result.user_time = std::chrono::microseconds(exited.user_us);
-      result.system_time = std::chrono::microseconds(exited.system_us);
-      result.max_rss_kb = exited.max_rss_kb;
+      set_exited(result, exited);
     } else if (type == Type::kDone && decode(frame.payload, over)) {
-      result.timed_out = (over.flags & kDoneTimedOut) != 0;
-      result.truncated = (over.flags & (kDoneTruncated | kDoneOutputLost)) != 0;
-      result.left_running = std::move(over.left_running);
-      result.left_running_total = over.left_total;
+      set_done(result, std::move(over));
+      done = true;
+    } else if (type == Type::kDetached && detaching) {
+      result.job = std::to_string(io.job);
       done = true;
     } else if (type == Type::kError && decode(frame.payload, reply)) {
+      // Of an exec only session says this, of a job that it does not have.
+      if (detaching && reply.stage == Stage::kFile) return job_error(reply, io.job);
       return error_of(reply, request.argv[0]);
     } else {
       return channel.broken("a message that is no exec's");
@@ -363,10 +389,25 @@ struct SessionClient::ExecCall {
   }
 };
 
+// The window is 0: what comes before DETACH is read could only be lost.
+Result<void> SessionClient::start_job(const ExecRequest& request, std::uint32_t job) {
+  TRY(check_job(job));
+  const ExecIo io{.job = job};
+  ExecCall call(*channel_, request, io);
+  call.id = TRY(channel_->begin());
+  call.window = 0;
+  TRY(call.send_request());
+  call.detach(job);
+  TRY(call.run());
+  if (!call.result.job) return channel_->broken("the end of an exec that was detached");
+  return {};
+}
+
 Result<ExecResult> SessionClient::exec(const ExecRequest& request, const ExecIo& io,
                                        ExecResult* so_far) {
   const SigpipeHeld held;
   const auto begun = Clock::now();
+  if (io.detach_fd >= 0) TRY(check_job(io.job));
   ExecCall call(*channel_, request, io);
   call.id = TRY(channel_->begin());
   call.stdin_open = io.stdin_fd >= 0;

@@ -71,7 +71,7 @@ void check(std::uint16_t type, Bytes payload) {
     case Type::kExec:
       if (!stable(payload, exec)) break;
       check_path(exec.cwd);
-      require(!exec.argv.empty() && exec.window >= 1 && exec.window <= kWindow);
+      require(!exec.argv.empty() && exec.window <= kWindow);
       require((exec.flags & kExecTty) != 0 || (exec.rows == 0 && exec.cols == 0));
       require((exec.flags & kExecTty) == 0 || (exec.flags & kExecStdin) != 0);
       for (const auto text : exec.argv) require(text.find('\0') == std::string_view::npos);

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -43,6 +44,41 @@ TEST(SessionJail, RefusesEveryAttemptFromInside) {
   writer.reset();
   EXPECT_EQ(*sys::read_all(reader.get(), 65536), "done\n");
   EXPECT_EQ(child->wait()->code, 0);
+}
+
+// 0, or the number of the step that did not go as it must. `own` and `given` are one file.
+int spool_calls(int own, int given, std::uint64_t max_file) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  if (!enter_session_jail(max_file)) return 1;
+  char byte = 'x';
+  // What it was started with stays as it is, also when it is a file.
+  if (ftruncate(own, 0) == 0 || errno != EPERM) return 2;
+  if (max_file == 0) {
+    if (ftruncate(given, 0) == 0 || errno != EPERM) return 3;
+    return write(given, &byte, 1) < 0 && errno == EFBIG ? 0 : 4;
+  }
+  if (ftruncate(given, 0) != 0) return 5;
+  if (ftruncate(given, static_cast<off_t>(max_file) + 1) == 0 || errno != EFBIG) return 6;
+  if (ftruncate(given, static_cast<off_t>(max_file) - 1) != 0) return 7;
+  if (write(given, &byte, 1) != 1) return 8;
+  if (write(given, &byte, 1) >= 0 || errno != EFBIG) return 9;
+  // No way to a number that the filter leaves out.
+  if (dup2(given, own) >= 0 || fcntl(given, F_DUPFD, 0) >= 0) return 10;
+  return 0;
+}
+
+TEST(SessionJail, ItsFilesAreBoundedByTheKernel) {
+  for (const std::uint64_t max_file : {std::uint64_t{0}, std::uint64_t{1} << 20}) {
+    auto child = sys::start_in_namespaces(0, [max_file] {
+      const UniqueFd file(memfd_create("log", MFD_CLOEXEC));
+      const int own = dup2(file.get(), 4);
+      const int given = fcntl(file.get(), F_DUPFD, 10);
+      if (own != 4 || given < 10 || fcntl(given, F_SETFL, O_APPEND) != 0) return 100;
+      return spool_calls(own, given, max_file);
+    });
+    ASSERT_TRUE(child);
+    EXPECT_EQ(child->wait()->code, 0) << max_file;
+  }
 }
 
 // The calls that gVisor makes for a guest, made by a child under the filter; the parent answers.

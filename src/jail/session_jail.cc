@@ -36,6 +36,8 @@ namespace {
 constexpr rlim_t kMemoryLimit = 192u << 20;
 #endif
 
+constexpr std::uint64_t kLastStartFd = 4;  // 0 to 2, init and keeper
+
 constexpr int kAllowed[] = {
     SCMP_SYS(read),
     SCMP_SYS(readv),
@@ -104,13 +106,13 @@ Result<void> leave_the_host() {
   return sys::pivot_into(root.get());
 }
 
-Result<void> drop_rights() {
+Result<void> drop_rights(std::uint64_t max_file) {
   if (prctl(PR_SET_DUMPABLE, 0) != 0) return fail_errno(errno, "PR_SET_DUMPABLE");
   capng_clear(CAPNG_SELECT_ALL);
   if (capng_apply(CAPNG_SELECT_ALL) != 0) return fail_errno(errno, "dropping capabilities");
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno(errno, "PR_SET_NO_NEW_PRIVS");
   TRY(limit(RLIMIT_CORE, 0));
-  TRY(limit(RLIMIT_FSIZE, 0));
+  TRY(limit(RLIMIT_FSIZE, max_file));
   TRY(limit(RLIMIT_NPROC, 0));
 #ifndef TEMENOS_SANITIZED
   TRY(limit(RLIMIT_AS, kMemoryLimit));
@@ -118,7 +120,7 @@ Result<void> drop_rights() {
   return {};
 }
 
-std::vector<Rule> rules() {
+std::vector<Rule> rules(std::uint64_t max_file) {
   std::vector<Rule> out;
   for (const int call : kAllowed) out.push_back(rule(SCMP_ACT_ALLOW, call));
   // Memory without execution, never a file's.
@@ -129,16 +131,23 @@ std::vector<Rule> rules() {
   for (const std::uint64_t command : {F_GETFD, F_SETFD, F_GETFL, F_SETFL}) {
     out.push_back(rule(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), equals(1, command)));
   }
+  // write(2) is there anyway, and spools are open for appending, so this is all that they need. Who
+  // has taken session over can empty or overwrite, with it, the spools of this box's live jobs, up
+  // to max_file each, and nothing else: no other file of the host is open here, descriptors cannot
+  // be copied to other numbers, and those that session was started with are left out.
+  if (max_file != 0) {
+    out.push_back(rule(SCMP_ACT_ALLOW, SCMP_SYS(ftruncate), above(0, kLastStartFd)));
+  }
   return out;
 }
 
 }  // namespace
 
-Result<void> enter_session_jail() {
+Result<void> enter_session_jail(std::uint64_t max_file) {
   TRY(become_nobody_special());
   TRY(leave_the_host());
-  TRY(drop_rights());
-  TRY(load_filter(SCMP_ACT_ERRNO(EPERM), SCMP_ACT_KILL_PROCESS, rules()));
+  TRY(drop_rights(max_file));
+  TRY(load_filter(SCMP_ACT_ERRNO(EPERM), SCMP_ACT_KILL_PROCESS, rules(max_file)));
   return {};
 }
 

@@ -7,6 +7,7 @@
 // those that the keeper sends it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,9 @@ namespace temenos::jail {
 
 // Locks the calling process down for good. It must have one thread. Fails closed: on an error the
 // caller exits.
-Result<void> enter_session_jail();
+// `max_file` is for session, which writes the spools of jobs into files that it is handed: no file
+// may grow beyond it, and with 0 none may grow or be cut.
+Result<void> enter_session_jail(std::uint64_t max_file = 0);
 
 // What the jail must refuse, tried from inside it. For tests and `temenos selftest`.
 struct JailProbe {

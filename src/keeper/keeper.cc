@@ -296,9 +296,11 @@ std::optional<Message> Keeper::on_session() {
                        ? EndReason::kTreeSurvived
                        : EndReason::kProtocol);
     case ControlType::kBye:
+    case ControlType::kJobOver:
       return std::nullopt;
     case ControlType::kAddClient:
     case ControlType::kReportActivity:
+    case ControlType::kAddJob:
     case ControlType::kStop:
       break;
   }

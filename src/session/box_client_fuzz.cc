@@ -1,6 +1,6 @@
 // Bytes from a client into session's engine, beside a client that behaves. Whatever comes: init is
-// only asked what decodes, never gets more stdin than it allowed, and the other client keeps its
-// connection.
+// only asked what decodes, never gets more stdin than it allowed, the other client keeps its
+// connection, and spools get what a reader of spools accepts.
 #include <cstdlib>
 #include <unordered_map>
 
@@ -31,6 +31,10 @@ void check_init(EngineScript& script, std::unordered_map<std::uint32_t, std::siz
     Resize resize;
     Dial dial;
     Signal signal;
+    Mkdir mkdir;
+    Remove remove;
+    Dial dial;
+    Resize resize;
     Credit credit;
     switch (heard.type) {
       case Type::kExec:
@@ -66,6 +70,18 @@ void check_init(EngineScript& script, std::unordered_map<std::uint32_t, std::siz
       case Type::kSignal:
         require(decode(heard.payload, signal));
         break;
+      case Type::kMkdir:
+        require(decode(heard.payload, mkdir));
+        break;
+      case Type::kRemove:
+        require(decode(heard.payload, remove));
+        break;
+      case Type::kDial:
+        require(decode(heard.payload, dial));
+        break;
+      case Type::kResize:
+        require(decode(heard.payload, resize));
+        break;
       case Type::kCredit:
         require(decode(heard.payload, credit));
         break;
@@ -83,6 +99,36 @@ void check_init(EngineScript& script, std::unordered_map<std::uint32_t, std::siz
   }
 }
 
+// Job `number` is always there to be claimed, again after each end.
+void check_job(EngineScript& script, int& job, std::uint32_t number) {
+  for (const auto& heard : script.client_heard(job)) {
+    require(heard.id == kJobFrameId);
+    Started started;
+    Exited exited;
+    Done done;
+    ErrorReply error;
+    switch (heard.type) {
+      case Type::kStarted:
+        require(decode(heard.payload, started));
+        break;
+      case Type::kExited:
+        require(decode(heard.payload, exited));
+        break;
+      case Type::kDone:
+        require(decode(heard.payload, done));
+        break;
+      case Type::kError:
+        require(decode(heard.payload, error));
+        break;
+      default:
+        abort();  // init sends no output here
+    }
+  }
+  if (!script.engine.closing(job)) return;
+  script.spooled(job);
+  if (!script.engine.dead()) job = script.job(number);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -95,6 +141,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::unordered_map<std::uint32_t, std::size_t> stdin_sent;
   script.say(slot, 1, Exec{kExecStdin, 50, 10, kWindow, "/", {"x"}, {"A=B"}});
   check_init(script, stdin_sent);
+  int jobs[] = {script.job(1), script.job(2)};
   // Records of {type, id, length and kind, payload}, or raw noise.
   while (size >= 4 && !script.engine.closing(slot)) {
     const auto type = static_cast<Type>(data[0]);
@@ -117,6 +164,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (script.engine.dead()) return 0;  // a kill that nobody answered: the clock did that
     require(!script.engine.closing(good));
     script.client_heard(slot);
+    for (const std::uint32_t number : {1u, 2u}) check_job(script, jobs[number - 1], number);
   }
   script.engine.remove_client(slot, script.now);
   check_init(script, stdin_sent);

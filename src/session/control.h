@@ -16,6 +16,11 @@ enum class ControlType : std::uint32_t {
       1,  // carries one SOCK_STREAM descriptor (SCM_RIGHTS); refused silently (closed) when full
   kStop = 2,            // fail what runs, tell the clients, say BYE, exit
   kReportActivity = 3,  // send kBusy or kIdle now, and from now on
+  // Carries two regular files (SCM_RIGHTS), opened for appending: the segments of the spool of job
+  // `detail` (1 to 2^31), each at most `reason` bytes (the nearest of kMinSegment to kMaxSegment).
+  // Refused silently (closed) when there are kMaxJobs already, or one with that number. A job that
+  // no client claims by DETACH within EngineConfig::claim_timeout is over.
+  kAddJob = 4,
   // session to keeper
   kJailed = 16,  // locked down; no byte of init was read before
   kReady = 17,   // init's HELLO was good; `detail` holds its features (wire/box_protocol.h)
@@ -25,9 +30,14 @@ enum class ControlType : std::uint32_t {
   kBye = 20,      // session is about to exit
   // At most one of the two in kActivityStep (session/loop.cc), the last of what was to be said. A
   // kIdle after a kIdle means that there was work in between.
-  kBusy = 21,  // an operation is under way
-  kIdle = 22,  // none is
+  kBusy = 21,     // an operation is under way
+  kIdle = 22,     // none is
+  kJobOver = 23,  // job `detail`: the last that its spool gets is written
 };
+
+inline constexpr int kMaxJobs = 64;                       // live at a time
+inline constexpr std::uint32_t kMinSegment = 128u << 10;  // bytes; a frame and its header fit
+inline constexpr std::uint32_t kMaxSegment = 64u << 20;   // bytes; the kernel holds session to it
 
 enum class LostReason : std::uint32_t {
   kEof = 1,        // init closed its socket: the box ended or was killed

@@ -56,7 +56,9 @@ std::uint32_t Engine::init_id(const Op& op) const {
 
 Op* Engine::op_of_init(std::uint32_t id) {
   Op& op = ops_[id & (kMaxOps - 1)];
-  if (op.state == State::kFree || op.generation != id >> kSlotBits) return nullptr;
+  if (op.state == State::kFree || op.kind == Kind::kJobWait || op.generation != id >> kSlotBits) {
+    return nullptr;
+  }
   return &op;
 }
 
@@ -78,21 +80,33 @@ void Engine::remove_client(int slot, Millis now) {
   if (assembling_ == slot) end_assembly();
   orphan_operations(slot);
   queued_ -= client.out.size();
+  const std::uint32_t job = client.job;
   client = Client{};
+  if (job != 0) job_over(job);
   wake_assembly_waiters();
   feed_starved();
 }
 
 // They live on without their client until init has ended them.
 void Engine::orphan_operations(int slot) {
-  Client& client = clients_[slot];
-  for (const auto index : std::exchange(client.ops, {})) {
-    Op& op = ops_[index];
-    by_client_.erase(client_key(slot, op.client_id));
-    op.client = -1;
+  while (!clients_[slot].ops.empty()) {
+    Op& op = ops_[clients_[slot].ops.back()];
+    move_op(op, -1);
     start_kill(op);
   }
-  client.granted = 0;
+}
+
+void Engine::move_op(Op& op, int to) {
+  const std::size_t granted = std::size_t{op.output[0].granted} + op.output[1].granted;
+  clients_[op.client].granted -= granted;
+  std::erase(clients_[op.client].ops, index_of(op));
+  by_client_.erase(client_key(op.client, op.client_id));
+  op.client = to;
+  if (to < 0) return;
+  op.client_id = kJobFrameId;
+  clients_[to].granted += granted;
+  clients_[to].ops.push_back(index_of(op));
+  by_client_[client_key(to, op.client_id)] = index_of(op);
 }
 
 void Engine::client_sent(int slot, std::size_t count) {
@@ -152,6 +166,7 @@ void Engine::close_op(Op& op) {
     client.granted -= granted;
     std::erase(client.ops, index_of(op));
     by_client_.erase(client_key(op.client, op.client_id));
+    if (client.job != 0) client.closing = true;
   }
   if (op.killed) --killing_;
   op.state = State::kFree;
@@ -175,8 +190,9 @@ void Engine::grant_output(Op& op, Output& output) {
   if (output.ended || output.granted >= kWindow / 2) return;
   // Most streams are short: the first grant is enough for them, and saves both sides a message.
   if (!output.used && output.granted >= kFloor) return;
-  // Past the output cap everything is dropped here, whatever the client takes.
-  const std::uint64_t aim = op.capped ? kWindow : std::min<std::uint64_t>(output.wanted, kWindow);
+  // Past the output cap everything is dropped here, whatever the client takes; a spool takes all.
+  const bool takes_all = op.capped || is_job(op);
+  const std::uint64_t aim = takes_all ? kWindow : std::min<std::uint64_t>(output.wanted, kWindow);
   if (aim <= output.granted) return;
   Client& client = clients_[op.client];
   const bool dry = output.granted < kFloor;
@@ -210,6 +226,10 @@ void Engine::feed_starved() {
 
 void Engine::start_kill(Op& op) {
   if (op.killed || dead_) return;
+  if (op.kind == Kind::kJobWait) {
+    tell(op, ErrorReply{Stage::kCancelled, 0});
+    return close_op(op);
+  }
   op.killed = true;
   ++killing_;
   put(init_out_, init_id(op), Type::kKill);
@@ -238,9 +258,12 @@ void Engine::on_time(Millis now) {
       arm(assembly_deadline_);
     }
   }
+  claims_on_time();
   bool survived = false;
   bool silent = false;
   for (Op& op : ops_) {
+    if (op.state != State::kFree && op.kind == Kind::kJobWait && now >= op.deadline)
+      end_wait(op, false);
     if (op.state == State::kFree) continue;
     if (op.state == State::kAsked && !op.killed) {
       silent = silent || now >= op.start_deadline;
@@ -274,7 +297,8 @@ void Engine::on_time(Millis now) {
 void Engine::end_with_box(Op& op) {
   constexpr std::uint8_t kSigkill = 9;
   if (op.state == State::kAsked) tell(op, Started{1});
-  if (op.state != State::kExited) tell(op, Exited{true, kSigkill});
+  if (op.state != State::kExited) op.exited = Exited{true, kSigkill};
+  if (op.state != State::kExited || is_job(op)) tell(op, op.exited);
   std::uint32_t flags = kDoneBoxKilled | kDoneOutputLost;
   if (op.timed_out) flags |= kDoneTimedOut;
   if (op.truncated) flags |= kDoneTruncated;
@@ -299,7 +323,7 @@ void Engine::fail_everything() {
   }
   for (Client& client : clients_) {
     if (!client.used || client.closing) continue;
-    post(client, 0, ErrorReply{Stage::kBoxLost, 0});
+    post(client, client.job != 0 ? kJobFrameId : 0, ErrorReply{Stage::kBoxLost, 0});
     client.closing = true;
   }
   next_deadline_ = kNever;

@@ -1,10 +1,11 @@
-// The heart of temenos-session: one init on one side, up to 64 clients on the other, as a state
-// machine without I/O. It ends both protocols, maps ids, and passes on only what it has framed,
-// decoded and bounded. Trusts: nothing of init (the first misstep kills the box); of clients not
-// their form, only their intent. Holds: time-outs, output caps, and the memory bound. What init may
-// still send plus what clients have not yet read is at most kPool, plus a floor for each stream
-// whose client does read. Does not: touch a descriptor, a clock or a process. session/loop.h does.
-// Times are milliseconds of one monotonic clock. Thread-safety: none; one owner.
+// The heart of temenos-session: one init on one side, up to 64 clients and 64 jobs on the other, as
+// a state machine without I/O. It ends both protocols, maps ids, and passes on only what it has
+// framed, decoded and bounded. Trusts: nothing of init (the first misstep kills the box); of
+// clients not their form, only their intent. Holds: time-outs, output caps, and the memory bound.
+// What init may still send plus what clients have not yet read is at most kPool, plus a floor for
+// each stream whose client does read. Does not: touch a descriptor, a clock or a process.
+// session/loop.h does. Times are milliseconds of one monotonic clock. Thread-safety: none; one
+// owner.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +21,14 @@
 #include "session/engine_state.h"
 #include "wire/box_frame.h"
 #include "wire/box_protocol.h"
+#include "wire/job_messages.h"
 
 namespace temenos::session {
 
 class Engine {
  public:
   static constexpr int kMaxClients = 64;
+  static constexpr int kSlots = kMaxClients + kMaxJobs;
   static constexpr int kMaxOps = 1024;
   static constexpr std::size_t kPool = 3u << 20;       // bytes: granted to init + unread by clients
   static constexpr std::size_t kPerClient = 1u << 20;  // the share of one client in it
@@ -51,6 +54,10 @@ class Engine {
   // The client has nothing more to come: flush client_out(), then remove_client().
   bool closing(int slot) const { return clients_[slot].closing; }
   void remove_client(int slot, Millis now);
+
+  // A job's side (engine_jobs.cc): a client that only listens, in a slot from kMaxClients on. Write
+  // client_out() to its spool, then client_sent(), closing() and remove_client() as above.
+  std::optional<int> add_job(std::uint32_t number, Millis now);
 
   void on_time(Millis now);
   Millis next_deadline() const { return next_deadline_; }  // kNever when there is none
@@ -100,6 +107,19 @@ class Engine {
   static std::uint64_t client_key(int slot, std::uint32_t id) {
     return static_cast<std::uint64_t>(slot) << 32 | id;
   }
+  // engine_jobs.cc: what clients say of jobs
+  bool client_job(int slot, std::uint32_t id, box_wire::Type type, box_wire::Bytes payload);
+  void detach(int slot, std::uint32_t id, std::uint32_t number);
+  void job_wait(int slot, std::uint32_t id, const box_wire::JobWait& wait);
+  void job_signal(int slot, std::uint32_t id, const box_wire::JobSignal& signal);
+  Client* find_job(std::uint32_t number);
+  void end_unclaimed(Client& job);
+  void end_wait(Op& op, bool over);
+  void job_over(std::uint32_t number);
+  void claims_on_time();
+  bool is_job(const Op& op) const { return op.client >= kMaxClients; }
+  int slot_of(const Client& client) const { return static_cast<int>(&client - clients_.data()); }
+
   void end_assembly();
   void wake_assembly_waiters();
 
@@ -109,6 +129,7 @@ class Engine {
   void grant_output(Op& op, Output& output);
   void feed_starved();
   void close_op(Op& op);
+  void move_op(Op& op, int to);  // to another slot; -1: to nobody
   void start_kill(Op& op);
   void arm(Millis deadline) { next_deadline_ = std::min(next_deadline_, deadline); }
   void die(const ControlMessage& lost, std::optional<ControlMessage> kill);
@@ -139,7 +160,7 @@ class Engine {
   std::uint32_t features_ = 0;
   box_wire::FrameReader init_reader_{2 * box_wire::kMaxFrame};
   ByteQueue init_out_;
-  std::array<Client, kMaxClients> clients_;
+  std::array<Client, kSlots> clients_;
   std::vector<Op> ops_;  // kMaxOps, never resized: indices are parts of ids
   std::vector<std::uint16_t> free_ops_;
   std::unordered_map<std::uint64_t, std::uint16_t> by_client_;  // (client slot, its id)

@@ -82,6 +82,11 @@ bool Engine::client_frame(int slot, const Frame& frame) {
     case Type::kDial:
       if (client_request(slot, id, type, frame.payload)) return true;
       return client_error(slot), false;
+    case Type::kDetach:
+    case Type::kJobWait:
+    case Type::kJobSignal:
+      if (client_job(slot, id, type, frame.payload)) return true;
+      return client_error(slot), false;
     default:
       break;
   }

@@ -337,5 +337,28 @@ TEST(HostileInit, EndOfInitIsNoViolation) {
             12u);  // eleven operations and the connection
 }
 
+TEST(EngineHostile, JobsAreNothingThatInitMaySpeakOf) {
+  for (const Type type :
+       {Type::kDetach, Type::kDetached, Type::kJobWait, Type::kJobSegment, Type::kJobSignal}) {
+    expect_violation("a message of jobs", Violation::kUnknownType, [type](Scene& scene) {
+      scene.script.init(scene.running, type, std::vector<std::uint8_t>{1, 0, 0, 0});
+    });
+  }
+  expect_violation("the id of a wait", Violation::kForeignId, [](Scene& scene) {
+    scene.script.job(1);
+    // Slots are handed out from the top of a stack: the wait has the one that this stat had.
+    scene.script.init(scene.stat, ErrorReply{Stage::kFile, 2});
+    scene.script.say(scene.slot, 20, JobWait{1, 1'000});
+    const std::uint32_t next_generation = scene.stat + (1u << 10);
+    scene.script.init(next_generation, StatReply{FileType::kRegular, 0, 0, 0, 0, 0, ""});
+  });
+  expect_violation("output of an exec that has no window yet", Violation::kBeyondCredit,
+                   [](Scene& scene) {
+                     const auto id = scene.script.exec(scene.slot, 20, {.window = 0});
+                     scene.script.init(id, Started{9});
+                     scene.script.init(id, Type::kStdout, scene.script.bytes(1));
+                   });
+}
+
 }  // namespace
 }  // namespace temenos::session

@@ -177,6 +177,7 @@ bool Engine::init_start_reply(Op& op, Type type, Bytes payload) {
       return violated(Violation::kWrongState);
     }
     op.stdin_closed = true;
+    if (!op.stdin_open) return true;
   } else {
     const Kind kind = type == Type::kStarted ? Kind::kExec : Kind::kDial;
     if (op.kind != kind || op.state != State::kAsked) return violated(Violation::kWrongState);
@@ -187,12 +188,11 @@ bool Engine::init_start_reply(Op& op, Type type, Bytes payload) {
 }
 
 bool Engine::init_exited(Op& op, Bytes payload) {
-  Exited exited;
-  if (!decode(payload, exited)) return violated(Violation::kBadPayload);
+  if (!decode(payload, op.exited)) return violated(Violation::kBadPayload);
   if (op.kind != Kind::kExec || op.state != State::kRunning)
     return violated(Violation::kWrongState);
   op.state = State::kExited;
-  tell(op, exited);
+  if (!is_job(op)) tell(op, op.exited);
   return true;
 }
 
@@ -204,6 +204,7 @@ bool Engine::init_done(Op& op, Bytes payload) {
   if (op.kind != Kind::kExec || op.state != State::kExited) return violated(Violation::kWrongState);
   if (op.timed_out) done.flags |= kDoneTimedOut;
   if (op.truncated) done.flags |= kDoneTruncated;
+  if (is_job(op)) tell(op, op.exited);
   tell(op, done);
   close_op(op);
   return true;

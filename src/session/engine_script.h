@@ -67,6 +67,16 @@ struct EngineScript {
     client_heard(slot);
     return slot;
   }
+  // A job; client_heard() takes what its spool would get.
+  int job(std::uint32_t number) { return engine.add_job(number, now).value(); }
+  // What the loop does once the spool has all.
+  void spooled(int slot) { engine.remove_client(slot, now); }
+  // An exec of client `slot` that is a job from its first byte; gives the id that init got.
+  std::uint32_t start_job(int slot, std::uint32_t id, std::uint32_t number) {
+    const auto there = exec(slot, id, {.window = 0});
+    say(slot, id, box_wire::Detach{number});
+    return there;
+  }
   template <typename... Message>
   void init(std::uint32_t id, const Message&... message) {
     ByteQueue out;

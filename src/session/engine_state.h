@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "wire/box_frame.h"
+#include "wire/box_protocol.h"
 #include "wire/byte_queue.h"
 
 namespace temenos::session {
@@ -20,9 +21,20 @@ struct EngineConfig {
   Millis kill_grace = 2'000;         // from KILL to the end of the operation
   Millis kill_grace_each = 20;       // more for each other operation being killed
   Millis assembly_timeout = 10'000;  // for a client's EXEC of several frames
+  Millis claim_timeout = 30'000;     // from kAddJob to the DETACH that claims the job
 };
 
-enum class Kind : std::uint8_t { kExec, kRead, kWrite, kList, kStat, kChange, kDial, kPing };
+enum class Kind : std::uint8_t {
+  kExec,
+  kRead,
+  kWrite,
+  kList,
+  kStat,
+  kChange,
+  kDial,
+  kPing,
+  kJobWait
+};
 enum class State : std::uint8_t { kFree, kAsked, kRunning, kExited };
 struct Output {
   std::uint64_t wanted = 0;   // what the client still takes, in whole frames
@@ -48,10 +60,13 @@ struct Op {
   bool killed = false;
   bool starved = false;
   std::uint64_t output_left = ~std::uint64_t{0};
+  box_wire::Exited exited;         // of a job: told with DONE, so that no rotation parts them
+  std::uint32_t job = 0;           // that a kJobWait, of which init knows nothing, waits for
   Millis start_deadline = kNever;  // of an exec and a dial, while it is asked
   Millis deadline = kNever;
   Millis kill_deadline = kNever;
 };
+// One that is served, or a job: a client without a socket, whose reader is the spool.
 struct Client {
   bool used = false;
   bool greeted = false;
@@ -59,7 +74,9 @@ struct Client {
   bool waits_for_assembly = false;
   box_wire::FrameReader reader{box_wire::kMaxFrame};
   ByteQueue out;
-  std::size_t granted = 0;  // to init for its operations
+  std::size_t granted = 0;         // to init for its operations
+  std::uint32_t job = 0;           // its number; 0: a client
+  Millis claim_deadline = kNever;  // of a job that no client has claimed yet
   std::vector<std::uint16_t> ops;
 };
 

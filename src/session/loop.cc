@@ -1,5 +1,6 @@
 #include "session/loop.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -8,11 +9,13 @@
 #include <cstring>
 
 #include "base/try.h"
+#include "session/spool.h"
 
 namespace temenos::session {
 namespace {
 
-constexpr Millis kFarewell = 1'000;  // for clients to read why their box is gone
+constexpr std::size_t kMaxPassed = 2;  // descriptors beside one control message
+constexpr Millis kFarewell = 1'000;    // for clients to read why their box is gone
 // Clients can begin and end operations 100,000 times a second. Shorter than any time that keeper
 // waits for an idle box, so that a kBusy held back for so long still comes in time.
 constexpr Millis kActivityStep = 250;
@@ -96,7 +99,24 @@ class Loop {
     return true;
   }
 
+  // Before the others: what a disk has taken makes room, and who waits for the job hears of it now.
+  void flush_spools() {
+    for (int slot = Engine::kMaxClients; slot < Engine::kSlots; ++slot) {
+      Spool& spool = spools_[slot - Engine::kMaxClients];
+      if (!spool) continue;
+      if (stage_.empty()) stage_.resize(4 * box_wire::kMaxFrame);
+      while (const std::size_t size = copy_frames(engine_.client_out(slot), stage_)) {
+        spool.write(std::span(stage_).first(size));
+        engine_.client_sent(slot, size);
+      }
+      if (!engine_.closing(slot)) continue;
+      spool = Spool();
+      engine_.remove_client(slot, monotonic_ms());
+    }
+  }
+
   void flush() {
+    flush_spools();
     if (init_ && !init_blocked_) {
       const Sent sent = send_queue(init_.get(), engine_.init_out(), [this](std::size_t count) {
         engine_.init_out().consume(count);
@@ -141,7 +161,7 @@ class Loop {
     }
     const Millis now = monotonic_ms();
     engine_.on_time(now);
-    if (polls[0].revents != 0) read_control();
+    if (polls[0].revents != 0) read_controls();
     if (polls[1].revents != 0) on_init(polls[1].revents, now);
     for (int slot = 0; slot < Engine::kMaxClients; ++slot) {
       if (polls[2 + slot].revents != 0) on_client(slot, polls[2 + slot], now);
@@ -183,6 +203,8 @@ class Loop {
     if ((entry.revents & POLLIN) != 0 && engine_.wants_read(slot)) {
       const ssize_t count = receive(entry.fd, engine_.client_space(slot));
       if (count > 0) {
+        // The job that these bytes name was announced before they were sent.
+        read_controls();
         engine_.client_received(slot, static_cast<std::size_t>(count), now);
       } else if (count == 0) {
         drop(slot);
@@ -192,34 +214,56 @@ class Loop {
     if ((entry.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) drop(slot);
   }
 
-  void read_control() {
+  void read_controls() {
+    while (!engine_.dead() && read_control()) {
+    }
+  }
+
+  // False: there is none now.
+  bool read_control() {
     ControlMessage order;
     iovec part{&order, sizeof order};
-    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))];
+    alignas(cmsghdr) char room[CMSG_SPACE(kMaxPassed * sizeof(int))];
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     message.msg_control = room;
     message.msg_controllen = sizeof room;
     const ssize_t count = recvmsg(control_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    UniqueFd passed;
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    std::array<UniqueFd, kMaxPassed> passed;
     for (cmsghdr* part_of = CMSG_FIRSTHDR(&message); part_of != nullptr && count > 0;
          part_of = CMSG_NXTHDR(&message, part_of)) {
       if (part_of->cmsg_level != SOL_SOCKET || part_of->cmsg_type != SCM_RIGHTS) continue;
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(part_of), sizeof fd);
-      passed.reset(fd);
+      const std::size_t fds = (part_of->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (std::size_t i = 0; i < fds && i < kMaxPassed; ++i) {
+        int fd = -1;
+        std::memcpy(&fd, CMSG_DATA(part_of) + i * sizeof fd, sizeof fd);
+        passed[i].reset(fd);
+      }
     }
-    if (count == sizeof order && order.type == ControlType::kAddClient && passed) {
-      if (const auto slot = engine_.add_client()) client_fds_[*slot] = std::move(passed);
-      return;
+    if (count == sizeof order && order.type == ControlType::kAddClient && passed[0]) {
+      if (const auto slot = engine_.add_client()) client_fds_[*slot] = std::move(passed[0]);
+      return true;
+    }
+    if (count == sizeof order && order.type == ControlType::kAddJob && appends(passed[0]) &&
+        appends(passed[1])) {
+      if (const auto slot = engine_.add_job(order.detail, monotonic_ms())) {
+        spools_[*slot - Engine::kMaxClients] = Spool(std::move(passed), order.reason);
+      }
+      return true;
     }
     if (count == sizeof order && order.type == ControlType::kReportActivity) {
       reports_activity_ = unreported_ = true;
-      return;
+      return true;
     }
     engine_.stop();
+    return false;
+  }
+
+  // Without it a segment that was emptied would begin with a hole.
+  static bool appends(const UniqueFd& fd) {
+    return fd && (fcntl(fd.get(), F_GETFL) & O_APPEND) != 0;
   }
 
   UniqueFd init_;
@@ -227,6 +271,8 @@ class Loop {
   Engine engine_;
   std::array<UniqueFd, Engine::kMaxClients> client_fds_;
   std::array<bool, Engine::kMaxClients> client_blocked_{};
+  std::array<Spool, kMaxJobs> spools_;
+  std::vector<std::uint8_t> stage_;  // frames on their way into a spool
   bool init_blocked_ = false;
   Millis farewell_ = kNever;
   bool reports_activity_ = false;
@@ -241,21 +287,22 @@ Result<void> serve(UniqueFd init, UniqueFd control, const EngineConfig& config) 
   return Loop(std::move(init), std::move(control), config).run();
 }
 
-Result<void> send_control(int control, const ControlMessage& message, int passed_fd) {
+Result<void> send_control(int control, const ControlMessage& message,
+                          std::span<const int> passed_fds) {
   ControlMessage copy = message;
   iovec part{&copy, sizeof copy};
-  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char room[CMSG_SPACE(kMaxPassed * sizeof(int))] = {};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
-  if (passed_fd >= 0) {
+  if (!passed_fds.empty() && passed_fds.size() <= kMaxPassed) {
     header.msg_control = room;
-    header.msg_controllen = sizeof room;
+    header.msg_controllen = CMSG_SPACE(passed_fds.size_bytes());
     cmsghdr* part_of = CMSG_FIRSTHDR(&header);
     part_of->cmsg_level = SOL_SOCKET;
     part_of->cmsg_type = SCM_RIGHTS;
-    part_of->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(part_of), &passed_fd, sizeof passed_fd);
+    part_of->cmsg_len = CMSG_LEN(passed_fds.size_bytes());
+    std::memcpy(CMSG_DATA(part_of), passed_fds.data(), passed_fds.size_bytes());
   }
   if (sendmsg(control, &header, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof copy) {
     return fail_errno(errno, "cannot reach the other end of the session's control socket",

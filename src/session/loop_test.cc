@@ -1,7 +1,9 @@
 #include "session/loop.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -207,6 +209,124 @@ TEST_F(LoopTest, ActivityIsNobodysUnlessAskedFor) {
   send(near.get(), out);
   answer_ping();
   ASSERT_TRUE(send_control(control_.get(), {ControlType::kStop}));
+  EXPECT_EQ(event().type, ControlType::kBye);
+}
+
+struct Files {
+  // Without a name: memory with the rules of files.
+  explicit Files(int flags = O_APPEND) {
+    for (auto& fd : fds) {
+      fd.reset(memfd_create("log", MFD_CLOEXEC));
+      EXPECT_EQ(fcntl(fd.get(), F_SETFL, flags), 0);
+    }
+  }
+  std::array<int, 2> numbers() const { return {fds[0].get(), fds[1].get()}; }
+  std::vector<Type> types(int which) const {
+    std::vector<std::uint8_t> bytes(1u << 20);
+    const ssize_t size = pread(fds[which].get(), bytes.data(), bytes.size(), 0);
+    std::vector<Type> found;
+    for (std::size_t at = 0; at + kHeaderSize <= static_cast<std::size_t>(size);) {
+      const auto header = get_header(bytes.data() + at);
+      found.push_back(static_cast<Type>(header.type));
+      at += kHeaderSize + header.length;
+    }
+    return found;
+  }
+  std::array<UniqueFd, 2> fds;
+};
+
+// Waits for a message of `type` that session sends to init; its id.
+std::uint32_t await(int init, FrameReader& reader, Type type) {
+  for (;;) {
+    Frame frame;
+    while (reader.peek(frame) == FrameReader::Status::kFrame) {
+      const auto header = frame.header;
+      reader.pop();
+      if (static_cast<Type>(header.type) == type) return header.id;
+    }
+    const auto space = reader.space();
+    const ssize_t count = read(init, space.data(), space.size());
+    if (count <= 0) return 0;
+    reader.commit(static_cast<std::size_t>(count));
+  }
+}
+
+TEST_F(LoopTest, JobsOneAfterAnotherGoToTheirSegments) {
+  greet();
+  auto [near, far] = pair(SOCK_STREAM);
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddClient}, far.get()));
+  far.reset();
+  FrameReader from_session(kMaxFrame);
+  const std::vector<std::uint8_t> output(50'000, 'x');
+  ByteQueue out;
+  put(out, 0, Hello{});
+  send(near.get(), out);
+  for (std::uint32_t job = 1; job <= 200; ++job) {
+    const Files files;
+    ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddJob, 0, job}, files.numbers()));
+    put(out, job, Exec{0, 0, 0, 0, "/", {"x"}, {}});
+    put(out, job, Detach{job});
+    send(near.get(), out);
+    const std::uint32_t id = await(init_.get(), from_session, Type::kExec);
+    ASSERT_EQ(await(init_.get(), from_session, Type::kCredit), id);
+    put(out, id, Started{5});
+    put(out, id, Type::kStdout, output);
+    put(out, id, Exited{false, 0});
+    put(out, id, Done{});
+    send(init_.get(), out);
+    const auto over = event();
+    ASSERT_EQ(over.type, ControlType::kJobOver);
+    ASSERT_EQ(over.detail, job);
+    ASSERT_EQ(files.types(0), (std::vector<Type>{Type::kJobSegment, Type::kStarted, Type::kStdout,
+                                                 Type::kExited, Type::kDone}));
+    ASSERT_TRUE(files.types(1).empty());
+  }
+}
+
+TEST_F(LoopTest, AJobsSegmentsTakeTurns) {
+  greet();
+  auto [near, far] = pair(SOCK_STREAM);
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddClient}, far.get()));
+  far.reset();
+  const Files files;
+  ASSERT_TRUE(
+      send_control(control_.get(), {ControlType::kAddJob, kMinSegment, 1}, files.numbers()));
+  ByteQueue out;
+  put(out, 0, Hello{});
+  put(out, 1, Exec{0, 0, 0, 0, "/", {"x"}, {}});
+  put(out, 1, Detach{1});
+  send(near.get(), out);
+  FrameReader from_session(kMaxFrame);
+  const std::uint32_t id = await(init_.get(), from_session, Type::kExec);
+  put(out, id, Started{5});
+  send(init_.get(), out);
+  const std::vector<std::uint8_t> output(30'000, 'x');
+  for (int i = 0; i < 10; ++i) {
+    // Two streams were granted 256 KiB each; a new grant comes with each 128 KiB.
+    put(out, id, i % 2 == 0 ? Type::kStdout : Type::kStderr, output);
+    send(init_.get(), out);
+  }
+  init_.reset();
+  EXPECT_EQ(event().type, ControlType::kInitLost);
+  EXPECT_EQ(event().type, ControlType::kJobOver);
+  // Four of 30,012 bytes in each; the third segment has what is left, and the end.
+  EXPECT_EQ(files.types(0),
+            (std::vector<Type>{Type::kJobSegment, Type::kStdout, Type::kStderr, Type::kError}));
+  EXPECT_EQ(files.types(1), (std::vector<Type>{Type::kJobSegment, Type::kStdout, Type::kStderr,
+                                               Type::kStdout, Type::kStderr}));
+}
+
+TEST_F(LoopTest, SegmentsThatAreNotForAppendingEndTheSession) {
+  greet();
+  const Files files(0);
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddJob, 0, 1}, files.numbers()));
+  EXPECT_EQ(event().type, ControlType::kBye);
+}
+
+TEST_F(LoopTest, AJobWithOneSegmentEndsTheSession) {
+  greet();
+  const Files files;
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddJob, 0, 1}, files.numbers()[0]));
   EXPECT_EQ(event().type, ControlType::kBye);
 }
 

@@ -21,9 +21,10 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   UniqueFd init(session::kInitFd);
   UniqueFd control(session::kControlFd);
-  if (auto jailed = jail::enter_session_jail(); !jailed) {
+  if (auto jailed = jail::enter_session_jail(session::kMaxSegment); !jailed) {
     std::fprintf(stderr, "temenos-session: %s\n", jailed.error().to_string().c_str());
     return 125;
   }

@@ -9,6 +9,8 @@ namespace {
 // The wire is little-endian and so is every host that this runs on.
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
+}  // namespace
+
 FrameHeader get_header(const std::uint8_t* in) {
   FrameHeader header;
   std::memcpy(&header.length, in, 4);
@@ -17,8 +19,6 @@ FrameHeader get_header(const std::uint8_t* in) {
   std::memcpy(&header.id, in + 8, 4);
   return header;
 }
-
-}  // namespace
 
 void put_header(const FrameHeader& header, std::uint8_t* out) {
   std::memcpy(out, &header.length, 4);

@@ -28,6 +28,7 @@ struct FrameHeader {
   std::uint32_t id = 0;
 };
 void put_header(const FrameHeader& header, std::uint8_t* out);  // writes kHeaderSize bytes
+FrameHeader get_header(const std::uint8_t* in);  // reads as many; nothing of it is checked
 
 struct Frame {
   FrameHeader header;

@@ -4,6 +4,8 @@
 #include <string>
 #include <type_traits>
 
+#include "wire/job_messages.h"
+
 namespace temenos::box_wire {
 namespace {
 
@@ -92,6 +94,11 @@ class Reader {
     require(value >= 1 && value <= kWindow);
     return value;
   }
+  std::uint32_t job() {
+    const auto value = number<std::uint32_t>();
+    require(value >= 1 && value <= kMaxJob);
+    return value;
+  }
   Stream stream() {
     const auto value = number<std::uint8_t>();
     require(value <= 2);
@@ -131,7 +138,8 @@ bool read_exec(Bytes payload, Exec& exec, bool keep_lists) {
   in.require((exec.flags & kExecTty) == 0 || (exec.flags & kExecStdin) != 0);
   exec.timeout_ms = in.number<std::uint32_t>();
   exec.output_cap = in.number<std::uint64_t>();
-  exec.window = in.window();
+  exec.window = in.number<std::uint32_t>();
+  in.require(exec.window <= kWindow);
   exec.cwd = in.path();
   exec.argv.clear();
   exec.env.clear();
@@ -434,6 +442,51 @@ bool decode(Bytes payload, StatReply& m) {
   m.mtime_ns = in.number<std::int64_t>();
   m.target = in.text(0, kMaxPath);
   in.require(m.target.empty() || m.type == FileType::kSymlink);
+  return in.done();
+}
+
+void put(ByteQueue& out, std::uint32_t id, const Detach& m) {
+  Writer().number(m.job).send(out, Type::kDetach, id);
+}
+bool decode(Bytes payload, Detach& m) {
+  Reader in(payload);
+  m.job = in.job();
+  return in.done();
+}
+
+void put(ByteQueue& out, std::uint32_t id, const JobWait& m) {
+  Writer().number(m.job).number(m.timeout_ms).send(out, Type::kJobWait, id);
+}
+bool decode(Bytes payload, JobWait& m) {
+  Reader in(payload);
+  m.job = in.job();
+  m.timeout_ms = in.number<std::uint32_t>();
+  return in.done();
+}
+
+void put(ByteQueue& out, std::uint32_t id, const JobSignal& m) {
+  Writer()
+      .number(m.job)
+      .number(m.signal)
+      .number(static_cast<std::uint8_t>(m.tree))
+      .send(out, Type::kJobSignal, id);
+}
+bool decode(Bytes payload, JobSignal& m) {
+  Reader in(payload);
+  m.job = in.job();
+  m.signal = in.number<std::uint8_t>();
+  in.require(m.signal <= 64);
+  m.tree = in.flag();
+  return in.done();
+}
+
+void put(ByteQueue& out, std::uint32_t id, const JobSegment& m) {
+  Writer().number(m.offset).send(out, Type::kJobSegment, id);
+}
+bool decode(Bytes payload, JobSegment& m) {
+  Reader in(payload);
+  m.offset = in.number<std::uint64_t>();
+  in.require(m.offset <= static_cast<std::uint64_t>(INT64_MAX));
   return in.done();
 }
 

@@ -36,7 +36,7 @@ struct Exec {
   std::uint32_t flags = 0;
   std::uint32_t timeout_ms = 0;    // 0: none; session enforces it, init ignores it
   std::uint64_t output_cap = 0;    // bytes of both streams; 0: none; session enforces it
-  std::uint32_t window = kWindow;  // initial credit of stdout and of stderr
+  std::uint32_t window = kWindow;  // initial credit of stdout and of stderr; 0: none yet
   std::string_view cwd;            // absolute
   std::vector<std::string_view> argv, env;
   std::uint16_t rows = 0, cols = 0;  // of the terminal; 0 without one, and where it is not known

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "wire/job_messages.h"
+
 namespace temenos::box_wire {
 namespace {
 
@@ -85,6 +87,19 @@ TEST(BoxProtocol, RoundTripsAndRefusesCutAndTrailingBytes) {
   EXPECT_EQ(terminal.cols, 80);
 }
 
+TEST(BoxProtocol, JobMessagesRoundTrip) {
+  std::vector<std::uint8_t> keep;
+  EXPECT_EQ(round_trip(Detach{kMaxJob}, Type::kDetach, keep).job, kMaxJob);
+  EXPECT_EQ(round_trip(JobWait{3, 500}, Type::kJobWait, keep).timeout_ms, 500u);
+  const auto signal = round_trip(JobSignal{4, 64, true}, Type::kJobSignal, keep);
+  EXPECT_EQ(signal.job, 4u);
+  EXPECT_EQ(signal.signal, 64);
+  EXPECT_TRUE(signal.tree);
+  EXPECT_EQ(round_trip(JobSegment{1u << 30}, Type::kJobSegment, keep).offset, 1u << 30);
+  EXPECT_EQ(keep.size() + kHeaderSize, kJobSegmentSize);
+  EXPECT_EQ(round_trip(Exec{0, 0, 0, 0, "/", {"a"}, {}}, Type::kExec, keep).window, 0u);
+}
+
 template <typename M>
 bool accepted(const M& message, Type type) {
   ByteQueue queue;
@@ -130,6 +145,12 @@ TEST(BoxProtocol, RefusesValuesOutOfRange) {
   EXPECT_FALSE(accepted(Dial{static_cast<Dial::To>(3), 1}, Type::kDial));
   EXPECT_TRUE(accepted(Dial{Dial::To::kUnix, 0, 1, "/" + std::string(106, 's')}, Type::kDial));
   EXPECT_FALSE(accepted(Dial{Dial::To::kUnix, 0, 1, "/" + std::string(107, 's')}, Type::kDial));
+  EXPECT_FALSE(accepted(Exec{0, 0, 0, kWindow + 1, "/", {"a"}, {}}, Type::kExec));
+  EXPECT_FALSE(accepted(Detach{0}, Type::kDetach));
+  EXPECT_FALSE(accepted(Detach{kMaxJob + 1}, Type::kDetach));
+  EXPECT_FALSE(accepted(JobWait{0, 1}, Type::kJobWait));
+  EXPECT_FALSE(accepted(JobSignal{1, 65, false}, Type::kJobSignal));
+  EXPECT_FALSE(accepted(JobSegment{~std::uint64_t{0}}, Type::kJobSegment));
   const std::string big(3u << 20, 'x');
   EXPECT_FALSE(accepted(Exec{0, 0, 0, 1, "/", {big}, {}}, Type::kExec));
 }

@@ -50,7 +50,13 @@ enum class Type : std::uint16_t {
   kResize = 48,
   kDial = 56,
   kDialed = 57,  // no payload
-  // Reserved: jobs from 64, archives from 72, eight each.
+  // Jobs, between client and session only: wire/job_messages.h.
+  kDetach = 64,
+  kDetached = 65,  // no payload
+  kJobWait = 66,
+  kJobSegment = 67,  // in a spool only
+  kJobSignal = 68,
+  // Reserved: archives from 72.
 };
 
 enum class Stream : std::uint8_t { kStdin = 0, kStdout = 1, kStderr = 2 };
