@@ -208,6 +208,7 @@ struct SessionClient::ExecCall {
   std::size_t stdin_credit = kWindow;
   bool detaching = false;
   bool stdin_open = false;
+  bool stdin_flows = false;  // the last read filled all the room: the next asks for more
   bool killed = false;
   bool cancellable = true;
   bool done = false;
@@ -265,8 +266,8 @@ struct SessionClient::ExecCall {
 
   void read_stdin() {
     const std::size_t want = std::min(stdin_credit - kHeaderSize, kMaxPayload);
-    const auto room =
-        channel.out.prepare(kHeaderSize + std::min<std::size_t>(want, 4096), kHeaderSize + want);
+    const std::size_t least = stdin_flows ? want : std::min<std::size_t>(want, 4096);
+    const auto room = channel.out.prepare(kHeaderSize + least, kHeaderSize + want);
     const ssize_t count = read(io.stdin_fd, room.data() + kHeaderSize, room.size() - kHeaderSize);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (count <= 0) {
@@ -275,6 +276,7 @@ struct SessionClient::ExecCall {
       return;
     }
     const auto size = static_cast<std::size_t>(count);
+    stdin_flows = size == room.size() - kHeaderSize;
     put_header({static_cast<std::uint32_t>(size), static_cast<std::uint16_t>(Type::kStdin), 0, id},
                room.data());
     channel.out.commit(kHeaderSize + size);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <utility>
 
 #include "init/spawn.h"
 
@@ -22,6 +23,8 @@ namespace {
 
 constexpr Millis kDrainGrace = 250;  // after the leader's end, for what holds its pipes open
 constexpr Millis kKillRound = 2;
+constexpr std::size_t kFewWords = 4096;    // of output at once, in most execs
+constexpr int kFlowingPipe = 1024 * 1024;  // of one that was full once: fewer wake-ups
 constexpr std::uint32_t kCreditStep = kWindow / 4;
 constexpr int kTerminalKeeps = 160 * 1024;  // gVisor: 128 KiB and 4 KiB, of which FIONREAD tells 4
 
@@ -155,7 +158,12 @@ bool Exec::write_to_pipe() {
     const ssize_t written = writev(stdin_.get(), parts, static_cast<int>(count));
     if (written < 0) {
       if (errno == EINTR) continue;
-      if (errno != EAGAIN) close_stdin(true);
+      if (errno != EAGAIN) {
+        close_stdin(true);
+      } else if (!std::exchange(stdin_flows_, true)) {
+        fcntl(stdin_.get(), F_SETPIPE_SZ, kFlowingPipe);
+        continue;
+      }
       break;
     }
     stdin_queue_.consume(static_cast<std::size_t>(written));
@@ -199,8 +207,9 @@ void Exec::output_ready(int stream) {
   Output& output = output_[stream];
   std::size_t want = std::min<std::size_t>(output.credit - kHeaderSize, kMaxPayload);
   if (output.draining) want = std::min(want, static_cast<std::size_t>(output.owed));
-  const auto room =
-      out_.prepare(kHeaderSize + std::min<std::size_t>(want, 4096), kHeaderSize + want);
+  // Room for a few words, which the usual chunk has; a whole frame's for what keeps coming.
+  const std::size_t least = output.flows ? want : std::min(want, kFewWords);
+  const auto room = out_.prepare(kHeaderSize + least, kHeaderSize + want);
   const ssize_t count = read(output.fd.get(), room.data() + kHeaderSize, room.size() - kHeaderSize);
   if (count < 0 && (errno == EINTR || (errno == EAGAIN && !output.draining))) return;
   if (count <= 0) {
@@ -211,6 +220,9 @@ void Exec::output_ready(int stream) {
       {static_cast<std::uint32_t>(count), static_cast<std::uint16_t>(type_of(stream)), 0, id_},
       room.data());
   out_.commit(kHeaderSize + static_cast<std::size_t>(count));
+  const bool filled = static_cast<std::size_t>(count) == room.size() - kHeaderSize;
+  if (filled && !output.flows) fcntl(output.fd.get(), F_SETPIPE_SZ, kFlowingPipe);
+  output.flows = filled || (output.flows && static_cast<std::size_t>(count) > kFewWords);
   output.credit -= static_cast<std::uint32_t>(kHeaderSize + static_cast<std::size_t>(count));
   if (!output.draining) return;
   output.owed -= static_cast<int>(count);

@@ -60,6 +60,7 @@ class Exec {
     std::uint32_t credit = 0;
     bool draining = false;  // only `owed` bytes are still taken
     int owed = 0;           // of a terminal: at most
+    bool flows = false;     // its last read filled all the room: the next asks for more
   };
   Exec(std::uint32_t id, ProcessTrees& trees, ByteQueue& out) : id_(id), trees_(trees), out_(out) {}
   static int open_pipes(Exec& exec, const box_wire::Exec& request, std::array<UniqueFd, 3>& child);
@@ -80,6 +81,7 @@ class Exec {
   UniqueFd stdin_;
   ByteQueue stdin_queue_;
   bool stdin_ended_ = false;
+  bool stdin_flows_ = false;            // its pipe was full once
   bool end_due_ = false;                // of a terminal: its EOF characters are still to be typed
   std::unique_ptr<Terminal> terminal_;  // null: pipes
   std::uint32_t stdin_done_ = 0;        // credit to give back

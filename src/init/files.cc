@@ -18,6 +18,7 @@ namespace {
 constexpr int kHarmless = O_NOCTTY | O_NONBLOCK;  // whatever a path turns out to be
 constexpr mode_t kDefaultMode = 0644;
 constexpr std::uint32_t kCreditStep = kWindow / 4;
+constexpr std::size_t kSmallFile = 4096;
 constexpr std::size_t kListFrame = 16 * 1024;
 
 void say_error(ByteQueue& out, std::uint32_t id, int error) {
@@ -240,8 +241,9 @@ bool FileJob::step_removal() {
 bool FileJob::step_read() {
   const auto want = static_cast<std::size_t>(
       std::min<std::uint64_t>({credit_ - kHeaderSize, kMaxPayload, left_}));
-  const auto room =
-      out_.prepare(kHeaderSize + std::min<std::size_t>(want, 4096), kHeaderSize + want);
+  // A small file fits what is left of the usual chunk; a large one goes in whole frames.
+  const std::size_t least = count_ == 0 ? std::min(want, kSmallFile) : want;
+  const auto room = out_.prepare(kHeaderSize + least, kHeaderSize + want);
   const ssize_t got =
       want == 0 ? 0 : ::read(fd_.get(), room.data() + kHeaderSize, room.size() - kHeaderSize);
   if (got < 0 && errno == EINTR) return false;
