@@ -88,3 +88,11 @@ place_runsc() {
   install -m 0755 "$1" "$2.new.$$"
   mv -f "$2.new.$$" "$2"
 }
+
+# A release with the benchmark, in the tree that setup installs from; sets BENCH_BUILD.
+build_bench() {
+  BENCH_BUILD=$WORK/build/release
+  configure release "$BENCH_BUILD" -DTEMENOS_TESTS=OFF
+  logged "building the benchmark" cmake --build "$BENCH_BUILD" -j "$(job_count)" --target temenos_bench
+  place_runsc "$RUNSC" "$BENCH_BUILD/libexec/temenos/runsc"
+}

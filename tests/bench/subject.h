@@ -1,0 +1,42 @@
+// The one file that knows how temenos' library is called: what the rows measure, and nothing of
+// how they measure.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "temenos/box_manager.h"
+#include "temenos/error.h"
+#include "temenos/policy.h"
+
+namespace temenos::bench {
+
+// What every start needs, found out once. `platform`: a name, or empty for the one that temenos
+// chooses on this host.
+struct Host {
+  static Result<std::shared_ptr<Host>> open(const std::string& platform);
+  BoxManager manager;
+  Policy policy;
+};
+
+// A box without a name, without a network, with nothing mounted but its base.
+class Subject {
+ public:
+  static Result<Subject> start(Host& host);
+
+  // To their end; a command that fails is an error. Gives stdout.
+  Result<std::string> exec(const std::vector<std::string>& argv);
+  // The output goes to `fd`.
+  Result<void> exec_to(const std::vector<std::string>& argv, int fd);
+  Result<void> write(std::string_view path, std::string_view data, unsigned mode);
+  Result<std::string> read(std::string_view path, std::size_t max);
+  Result<void> stop();
+
+ private:
+  explicit Subject(Box box) : box_(std::move(box)) {}
+  Box box_;
+};
+
+}  // namespace temenos::bench
