@@ -30,6 +30,7 @@
 #include "temenos/exec.h"
 #include "temenos/exec_result.h"
 #include "temenos/files.h"
+#include "temenos/jobs.h"
 
 namespace temenos {
 
@@ -54,6 +55,12 @@ struct BoxName {
   std::string scope;  // the project's directory: absolute, no symlink in it
   std::string name;   // 1 to 63 letters, digits, '.', '_', '-'; a letter or digit first
   bool operator==(const BoxName&) const = default;
+};
+
+// One of both.
+struct PortTarget {
+  std::uint16_t port = 0;   // on the box's loopback, IPv4 or else IPv6
+  std::string socket_path;  // of a unix stream socket in the box: absolute, at most 107 bytes
 };
 
 class Box {
@@ -93,6 +100,35 @@ class Box {
   // Where a command starts that names no directory.
   const std::string& default_directory() const;
 
+  // ---- jobs: commands that go on until they end or the box does
+  // Starts one, without a stdin; gives its number. Also a command that cannot be started becomes a
+  // job, which ends at once. Of its output the last part is kept, at most `log_limit` bytes (256
+  // KiB to 128 MiB), and of ended jobs the last 100. An exec becomes one by ExecIo::detach_fd; when
+  // no job can be made then (a full disk), it goes on as it was.
+  Result<std::uint32_t> start_job(const ExecRequest& request,
+                                  std::uint64_t log_limit = std::uint64_t{16} << 20);
+  // These two do not start the box.
+  Result<std::vector<JobInfo>> jobs() const;
+  Result<JobInfo> job(std::uint32_t number) const;
+  // At most `max_bytes` of its output after `cursor` (0: the beginning). Never waits, and does not
+  // start the box.
+  Result<JobLog> job_log(std::uint32_t number, std::uint64_t cursor, std::size_t max_bytes) const;
+  // True: it is over, and its log is whole. False: the time has passed, or `cancel_fd` became
+  // readable. kNotFound: it does not run.
+  Result<bool> wait_job(std::uint32_t number, std::chrono::milliseconds timeout,
+                        int cancel_fd = -1);
+  // `signal` 0 ends the whole tree for sure, 1 to 64 are sent to the leader or to the tree.
+  Result<void> signal_job(std::uint32_t number, int signal, bool tree = true);
+
+  // ---- ports
+  // A stream socket to a port or socket in the box; the caller closes it. Blocks until the port has
+  // answered, at most 10 s. kIo with sys_errno ECONNREFUSED: nobody listens there. It lives as long
+  // as this handle, like all connections of forward().
+  Result<int> dial(const PortTarget& target);
+  // Makes a listener on the host's loopback (port 0: any) and connects whoever comes there to the
+  // box, for as long as this handle lives. Gives its port. Every user of the host can connect.
+  Result<std::uint16_t> forward(const PortTarget& target, std::uint16_t host_port = 0);
+
   // ---- files
   // At most `max` bytes from `offset`, of a regular file.
   Result<std::string> read_file(std::string_view path, std::uint64_t max, std::uint64_t offset = 0);
@@ -101,6 +137,13 @@ class Box {
   // At most `max_entries`, in no order; more is an error.
   Result<std::vector<DirEntry>> list(std::string_view path, std::size_t max_entries = 100'000);
   Result<FileInfo> stat(std::string_view path, bool follow = false);
+  // True: it was made. With `parents` what is missing above it is made too (0755), and a directory
+  // that is there already is no error. `mode`: permission bits.
+  Result<bool> mkdir(std::string_view path, std::uint32_t mode = 0755, bool parents = false);
+  // How many entries were removed. A symlink itself is removed, never what it leads to; a mount
+  // point, and `/`, is refused with all below it untouched. Recursively it stops at the first entry
+  // that it cannot remove.
+  Result<std::uint64_t> remove(std::string_view path, bool recursive = false);
   // The content of directory `path`, or the file `path`, as a tar archive (needs `tar` in the box).
   // Blocks until all is written to `fd`.
   Result<void> tar_out(std::string_view path, int fd);
@@ -109,6 +152,7 @@ class Box {
   Result<void> tar_in(std::string_view path, int fd);
 
  private:
+  ExecRequest completed(const ExecRequest& request) const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -39,9 +39,9 @@ struct ExecIo {
   // A terminal whose size is sent each time signal_fd brings SIGWINCH, which then is not forwarded.
   // Of use with ExecRequest::terminal only.
   int terminal_fd = -1;
-  int cancel_fd = -1;     // an eventfd(2) or the like: once readable, the tree is ended
-  int detach_fd = -1;     // the like: once readable, the exec goes on as job `job`
-  std::uint32_t job = 0;  // 1 to 2^31; the box must know it before detach_fd is readable
+  int cancel_fd = -1;  // an eventfd(2) or the like: once readable, the tree is ended
+  // The like: once readable, the exec goes on as a job and the call returns (ExecResult::job).
+  int detach_fd = -1;
   std::size_t capture_head = 512 * 1024;  // bytes kept of each captured stream
   std::size_t capture_tail = 512 * 1024;
 };

@@ -22,6 +22,7 @@ Event event_of(const ExecRequest& request, const Result<ExecResult>& result) {
   Event event("exec");
   event.texts("argv", request.argv).text("cwd", request.cwd);
   if (!result) return event.flag("ok", false).text("error", result.error().to_string());
+  if (result->job) event.text("job", *result->job);
   if (result->exit_code) event.number("exit_code", *result->exit_code);
   if (result->signal) event.text("signal", *result->signal);
   if (result->timed_out) event.flag("timed_out", true);
@@ -56,6 +57,7 @@ Error Box::Impl::explain(const Error& error) {
   if (handle.named() && (error.code == Code::kBoxDied || error.code == Code::kProtocol ||
                          error.code == Code::kTimedOut)) {
     handle.detach();
+    pump.reset();
   }
   return reason;
 }
@@ -91,13 +93,19 @@ std::vector<std::string> Box::environment(const std::map<std::string, std::strin
 }
 const std::string& Box::default_directory() const { return impl_->handle.default_directory(); }
 
-Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
-  TRY(impl_->ready());
+ExecRequest Box::completed(const ExecRequest& request) const {
   ExecRequest full = request;
   if (full.env.empty()) full.env = environment();
   if (full.cwd.empty()) full.cwd = default_directory();
+  return full;
+}
+
+Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
+  TRY(impl_->ready());
+  const ExecRequest full = completed(request);
   ExecResult so_far;
-  auto result = impl_->handle.session().exec(full, io, &so_far);
+  auto result = impl_->handle.session().exec(
+      full, io, &so_far, [&] { return impl_->make_job(full, box::kDefaultJobLog); });
   if (!result) {
     Error error = impl_->explain(result.error());
     if (impl_->handle.end_reason() == keeper::EndReason::kOutOfMemory) {
@@ -143,6 +151,14 @@ Result<std::vector<DirEntry>> Box::list(std::string_view path, std::size_t max_e
 
 Result<FileInfo> Box::stat(std::string_view path, bool follow) {
   TEMENOS_CALL("stat", path, stat(path, follow));
+}
+
+Result<bool> Box::mkdir(std::string_view path, std::uint32_t mode, bool parents) {
+  TEMENOS_CALL("mkdir", path, mkdir(path, mode, parents));
+}
+
+Result<std::uint64_t> Box::remove(std::string_view path, bool recursive) {
+  TEMENOS_CALL("remove", path, remove(path, recursive));
 }
 
 #undef TEMENOS_CALL

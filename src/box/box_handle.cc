@@ -166,6 +166,7 @@ Result<bool> BoxHandle::ensure_started(const StartOptions& options) {
   TRY(refuse_what_is_not_built(policy));
   TRY(store::take_life(data_, kLifePatience));
   found_at_start_ = look_at_watched(data_, dirs_);
+  TRY(settle_jobs(TRY(jobs_directory()).get()));
   StartOptions own = options;
   own.project_dir = record_->project_dir;
   auto launched = prepare(policy, own);
@@ -217,6 +218,10 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
 }
 
 Result<SessionClient> BoxHandle::connect() { return connect_through(*keeper_); }
+
+Result<UniqueFd> BoxHandle::jobs_directory() const {
+  return sys::make_directories(data_.directory.get(), "jobs", 0700);
+}
 
 std::vector<std::string> BoxHandle::environment(
     const std::map<std::string, std::string>& extra) const {

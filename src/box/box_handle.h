@@ -19,6 +19,7 @@
 #include "box/autoexec_report.h"
 #include "box/box_record.h"
 #include "box/host_dirs.h"
+#include "box/jobs.h"
 #include "box/keeper_link.h"
 #include "box/mounts.h"
 #include "box/session_client.h"
@@ -86,6 +87,12 @@ class BoxHandle {
   SessionClient& session() { return *session_; }
   // A further one, for another thread or another command at the same time.
   Result<SessionClient> connect();
+  // Where its jobs are kept (box/jobs.h); made where missing.
+  Result<UniqueFd> jobs_directory() const;
+  // Makes a job known to the session; the box must have been started or attached.
+  Result<void> add_job(const NewJob& job) {
+    return keeper_->add_job(job.number, job.segment_limit, job.segments);
+  }
   const std::vector<std::string>& warnings() const { return warnings_; }
   // The environment of a command, as "K=V": the box's defaults, then the policy's, then `extra`.
   std::vector<std::string> environment(const std::map<std::string, std::string>& extra = {}) const;

@@ -8,6 +8,7 @@
 #include "box/box_handle.h"
 #include "box/host_dirs.h"
 #include "box/host_probe.h"
+#include "box/port_pump.h"
 #include "keeper/oom_watch.h"
 #include "temenos/box.h"
 #include "temenos/box_manager.h"
@@ -34,12 +35,17 @@ struct Box::Impl {
   Result<void> ready();
   // The error of a call, explained; a box that is gone is looked for anew by the next call.
   Error explain(const Error& error);
+  // Through a connection of their own, made when first needed.
+  Result<PortPump*> ports();
+  // A job known to the session.
+  Result<std::uint32_t> make_job(const ExecRequest& request, std::uint64_t log_limit);
   Result<void> tar(std::vector<std::string> argv, const ExecIo& io, std::string_view path);
 
   std::shared_ptr<BoxManager::Impl> host;
   box::BoxHandle handle;
   audit::Log log;
   std::optional<Error> ended;
+  std::unique_ptr<PortPump> pump;
   // Of a box that this process has started: keeper and sandbox are in its memory group then.
   std::optional<keeper::OomWatch> oom;
 };

@@ -17,13 +17,12 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/unique_fd.h"
 #include "temenos/error.h"
-#include "temenos/exec_result.h"
+#include "temenos/jobs.h"
 
 namespace temenos::box {
 
@@ -42,22 +41,6 @@ struct NewJob {
   std::uint32_t number = 0;
   std::array<UniqueFd, 2> segments;  // for appending only
   std::uint32_t segment_limit = 0;   // bytes of one, for kAddJob
-};
-
-enum class JobState { kRunning, kExited, kFailed, kLost };
-
-struct JobInfo {
-  std::uint32_t number = 0;
-  // For people: what is long is cut off with "…", what is not UTF-8 escaped. Escape before
-  // printing.
-  std::vector<std::string> argv;
-  std::string cwd;
-  std::string started;  // RFC 3339, UTC
-  std::string ended;    // when its log was last written, once it is over; else empty
-  std::chrono::milliseconds timeout{0};
-  JobState state = JobState::kLost;
-  ExecResult result;           // of kExited: without output and duration
-  std::optional<Error> error;  // of kFailed, why; else what is damaged here
 };
 
 // A new job. Ended ones over kMaxEndedJobs are removed. kExhausted: 64 run already.

@@ -167,6 +167,16 @@ Result<UniqueFd> KeeperLink::attach() {
   return std::move(here);
 }
 
+Result<void> KeeperLink::add_job(std::uint32_t number, std::uint32_t segment_limit,
+                                 const std::array<UniqueFd, 2>& segments) {
+  Message message;
+  message.kind = Message::kAddJob;
+  message.value = number;
+  message.limit = segment_limit;
+  const int fds[] = {segments[0].get(), segments[1].get()};
+  return request(message, fds);
+}
+
 bool KeeperLink::alive() {
   Message message;
   message.kind = Message::kPing;

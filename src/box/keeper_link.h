@@ -4,6 +4,7 @@
 // Thread-safety: none; one thread at a time.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 
@@ -30,6 +31,9 @@ class KeeperLink {
 
   // A new connection to the session.
   Result<UniqueFd> attach();
+  // Makes a job known to the session.
+  Result<void> add_job(std::uint32_t number, std::uint32_t segment_limit,
+                       const std::array<UniqueFd, 2>& segments);
   // The keeper answers, so the box lives. While it ends the box, this waits for its last word.
   bool alive();
   // Ends the box and waits until nothing of it runs any more.

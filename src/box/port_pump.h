@@ -24,15 +24,10 @@
 
 #include "base/unique_fd.h"
 #include "box/session_client.h"
+#include "temenos/box.h"
 #include "temenos/error.h"
 
 namespace temenos {
-
-// One of both.
-struct PortTarget {
-  std::uint16_t port = 0;   // on the box's loopback, IPv4 or else IPv6
-  std::string socket_path;  // of a unix stream socket in the box: absolute, at most 107 bytes
-};
 
 class PortPump {
  public:

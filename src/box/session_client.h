@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,12 +37,14 @@ class SessionClient {
   // its reader ends the exec, as SIGPIPE would; one that fails otherwise (a full disk) ends it and
   // is an error. Where the box ended under it, `so_far` gets what was captured until then; how the
   // command ended is not in it.
-  // Detached, it returns with `job` set, neither exit code nor signal, and the output that came
-  // until then; the rest goes to the job's spool. It may end before it is detached: then the result
-  // is the usual one, and the job is over without having begun. A job that session does not know
-  // (box/jobs.h) ends the exec: kNotFound.
+  // Once io.detach_fd is readable, `make_job` is asked for a job (below); when it has none to give,
+  // the exec goes on as it was. Detached, it returns with `job` set, neither exit code nor signal,
+  // and the output that came until then; the rest goes to the job's spool. It may end before it is
+  // detached: then the result is the usual one, and the job is over without having begun. A job
+  // that session does not know (box/jobs.h) ends the exec: kNotFound.
   Result<ExecResult> exec(const ExecRequest& request, const ExecIo& io = {},
-                          ExecResult* so_far = nullptr);
+                          ExecResult* so_far = nullptr,
+                          const std::function<Result<std::uint32_t>()>& make_job = {});
 
   // Jobs (session_jobs.cc). `job` is a number that keeper has made known to session (kAddJob) with
   // its spool; how it went is read from there (box/job_spool.h).

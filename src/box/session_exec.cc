@@ -206,6 +206,8 @@ struct SessionClient::ExecCall {
   std::uint32_t id = 0;
   std::uint32_t window = kWindow;  // what each output may send before we say more
   std::size_t stdin_credit = kWindow;
+  const std::function<Result<std::uint32_t>()>* make_job = nullptr;
+  std::uint32_t job = 0;  // that it becomes
   bool detaching = false;
   bool stdin_open = false;
   bool stdin_flows = false;  // the last read filled all the room: the next asks for more
@@ -258,7 +260,8 @@ struct SessionClient::ExecCall {
   }
 
   // What it reads is nobody's any more: session closes its stdin.
-  void detach(std::uint32_t job) {
+  void detach(std::uint32_t number) {
+    job = number;
     detaching = true;
     stdin_open = false;
     put(channel.out, id, Detach{job});
@@ -303,7 +306,7 @@ struct SessionClient::ExecCall {
         {sinks[1].poll_fd(), POLLOUT, 0},
         {done ? -1 : io.signal_fd, POLLIN, 0},
         {cancellable ? io.cancel_fd : -1, POLLIN, 0},
-        {done || detaching ? -1 : io.detach_fd, POLLIN, 0},
+        {done || detaching || make_job == nullptr ? -1 : io.detach_fd, POLLIN, 0},
     }};
     if (!done) {
       TRY(channel.wait(polls, Clock::time_point::max()));
@@ -318,7 +321,10 @@ struct SessionClient::ExecCall {
       if (polls[stream + 1].revents != 0) sinks[stream].ready();
     }
     if (polls[3].revents != 0) forward_signals();
-    if (polls[5].revents != 0) detach(io.job);
+    if (polls[5].revents != 0) {
+      // Once: what cannot be made goes on as it is.
+      if (const auto number = (*std::exchange(make_job, nullptr))()) detach(*number);
+    }
     if (polls[4].revents != 0) {
       cancellable = false;
       kill();
@@ -352,11 +358,11 @@ struct SessionClient::ExecCall {
       set_done(result, std::move(over));
       done = true;
     } else if (type == Type::kDetached && detaching) {
-      result.job = std::to_string(io.job);
+      result.job = std::to_string(job);
       done = true;
     } else if (type == Type::kError && decode(frame.payload, reply)) {
       // Of an exec only session says this, of a job that it does not have.
-      if (detaching && reply.stage == Stage::kFile) return job_error(reply, io.job);
+      if (detaching && reply.stage == Stage::kFile) return job_error(reply, job);
       return error_of(reply, request.argv[0]);
     } else {
       return channel.broken("a message that is no exec's");
@@ -394,7 +400,7 @@ struct SessionClient::ExecCall {
 // The window is 0: what comes before DETACH is read could only be lost.
 Result<void> SessionClient::start_job(const ExecRequest& request, std::uint32_t job) {
   TRY(check_job(job));
-  const ExecIo io{.job = job};
+  const ExecIo io;
   ExecCall call(*channel_, request, io);
   call.id = TRY(channel_->begin());
   call.window = 0;
@@ -406,13 +412,14 @@ Result<void> SessionClient::start_job(const ExecRequest& request, std::uint32_t 
 }
 
 Result<ExecResult> SessionClient::exec(const ExecRequest& request, const ExecIo& io,
-                                       ExecResult* so_far) {
+                                       ExecResult* so_far,
+                                       const std::function<Result<std::uint32_t>()>& make_job) {
   const SigpipeHeld held;
   const auto begun = Clock::now();
-  if (io.detach_fd >= 0) TRY(check_job(io.job));
   ExecCall call(*channel_, request, io);
   call.id = TRY(channel_->begin());
   call.stdin_open = io.stdin_fd >= 0;
+  if (make_job) call.make_job = &make_job;
   TRY(call.send_request());
   if (auto ran = call.run(); !ran) {
     if (so_far != nullptr) *so_far = call.collect(begun);

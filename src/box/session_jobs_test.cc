@@ -137,7 +137,6 @@ TEST_F(SessionJobs, ARunningExecBecomesAJobAndItsCallerKeepsWhatCame) {
   io.stdin_fd = in.one.get();
   io.stdout_fd = out.two.get();
   io.detach_fd = detach.get();
-  io.job = 3;
   std::thread trigger([&] {
     char line[8];
     EXPECT_EQ(read(out.one.get(), line, sizeof line), 6);  // "first\n": it runs
@@ -145,7 +144,8 @@ TEST_F(SessionJobs, ARunningExecBecomesAJobAndItsCallerKeepsWhatCame) {
   });
   // cat ends although nobody closes the caller's stdin.
   const auto result =
-      client.exec(shell("echo first; cat; echo second; read x < " + go + "; exit 4"), io);
+      client.exec(shell("echo first; cat; echo second; read x < " + go + "; exit 4"), io, nullptr,
+                  [] { return Result<std::uint32_t>(3); });
   trigger.join();
   ASSERT_TRUE(result) << result.error().to_string();
   EXPECT_EQ(result->job, "3");
@@ -167,8 +167,8 @@ TEST_F(SessionJobs, AnExecThatEndsBeforeItIsDetachedIsNoJob) {
   const UniqueFd detach(eventfd(0, EFD_CLOEXEC));
   ExecIo io;
   io.detach_fd = detach.get();
-  io.job = 3;
-  const auto result = client.exec(shell("exit 6"), io);
+  const auto result = client.exec(shell("exit 6"), io, nullptr,
+                                  [] { return Result<std::uint32_t>(3); });
   ASSERT_TRUE(result) << result.error().to_string();
   EXPECT_EQ(result->exit_code, 6);
   EXPECT_FALSE(result->job);

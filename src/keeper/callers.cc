@@ -91,6 +91,10 @@ Callers::Answer Callers::answer(int socket, int session) {
       control.type = ControlType::kAddClient;
       if (!ask_session(session, control, fds)) return Answer::kNone;
       break;
+    case Message::kAddJob:
+      control = {ControlType::kAddJob, request.limit, request.value};
+      if (!ask_session(session, control, fds)) return Answer::kNone;
+      break;
     default:
       return Answer::kDrop;
   }

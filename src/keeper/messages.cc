@@ -23,7 +23,9 @@ std::string get(const char (&field)[N]) {
 
 }  // namespace
 
-std::size_t descriptors_of(std::uint32_t kind) { return kind == Message::kAttach ? 1 : 0; }
+std::size_t descriptors_of(std::uint32_t kind) {
+  return kind == Message::kAttach ? 1 : kind == Message::kAddJob ? 2 : 0;
+}
 
 Message failure(const Error& error) {
   Message message;

@@ -22,12 +22,15 @@ struct Message {
     kEnded,           // helper → keeper → launcher: the box is gone; value is the EndReason
     kStop,            // caller → keeper: end the box
     kAttach,          // caller → keeper: one descriptor, a new connection to the session
+    kAddJob,          // caller → keeper: two descriptors, the spool of job `value`, each of at most
+                      // `limit` bytes; to session
     kPing,            // caller → keeper: is the box alive?
     kOk,              // keeper → caller: what was asked for is done
   };
   std::uint32_t kind = 0;
   std::uint32_t value = 0;
   std::uint32_t code = 0;
+  std::uint32_t limit = 0;
   std::int32_t sys_errno = 0;
   char what[768] = {};
   char hint[256] = {};
