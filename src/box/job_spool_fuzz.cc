@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/unique_fd.h"
 #include "box/job_spool.h"
 
 namespace {
@@ -15,9 +16,7 @@ namespace {
 using namespace temenos;
 using namespace temenos::box;
 
-void require(bool condition) {
-  if (!condition) abort();
-}
+void require(bool condition);
 
 struct Directory {
   Directory() {
@@ -31,7 +30,8 @@ struct Directory {
     }
     path = pattern;
   }
-  ~Directory() {
+  ~Directory() { remove(); }
+  void remove() const {
     for (const char* name : {"/log.0", "/log.1"}) unlink((path + name).c_str());
     rmdir(path.c_str());
   }
@@ -43,6 +43,17 @@ struct Directory {
   UniqueFd dir;
   UniqueFd files[2];
 };
+
+const Directory& directory() {
+  static const Directory one;
+  return one;
+}
+
+void require(bool condition) {
+  if (condition) return;
+  directory().remove();  // the planted defect comes here each time
+  abort();
+}
 
 std::string take(const SpoolRead& read, std::size_t max) {
   std::string all;
@@ -59,15 +70,15 @@ std::string take(const SpoolRead& read, std::size_t max) {
 
 // u16 cursor, u8 bytes a read, u16 size of the first segment, the segments.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const Directory directory;
+  const int dir = directory().dir.get();
   if (size < 5) return 0;
   const std::uint64_t cursor = data[0] | data[1] << 8;
   const std::size_t max = std::max<std::size_t>(data[2], 1);
   const std::size_t first = std::min<std::size_t>(data[3] | data[4] << 8, size - 5);
-  directory.put(0, data + 5, first);
-  directory.put(1, data + 5 + first, size - 5 - first);
-  auto large = read_spool(directory.dir.get(), cursor, 1u << 20);
-  auto small = read_spool(directory.dir.get(), cursor, max);
+  directory().put(0, data + 5, first);
+  directory().put(1, data + 5 + first, size - 5 - first);
+  auto large = read_spool(dir, cursor, 1u << 20);
+  auto small = read_spool(dir, cursor, max);
   require(large.has_value() == small.has_value());
   if (!large) return 0;
   require(large->end.has_value() == small->end.has_value());
@@ -76,7 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::uint64_t dropped = large->dropped;
   while (!large->whole) {  // only where something is missing between two segments
     const std::uint64_t before = large->next;
-    large = read_spool(directory.dir.get(), before, 1u << 20);
+    large = read_spool(dir, before, 1u << 20);
     require(large && large->next > before);
     by_large += take(*large, 1u << 20);
     dropped += large->dropped;
@@ -84,13 +95,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::uint64_t dropped_small = small->dropped;
   while (!small->whole) {
     const std::uint64_t before = small->next;
-    small = read_spool(directory.dir.get(), before, max);
+    small = read_spool(dir, before, max);
     require(small && small->next > before);
     by_small += take(*small, max);
     dropped_small += small->dropped;
   }
   require(by_large == by_small && dropped == dropped_small && large->next == small->next);
-  const auto end = read_spool(directory.dir.get(), kSpoolEnd, 0);
+  const auto end = read_spool(dir, kSpoolEnd, 0);
   require(end && end->whole && end->chunks.empty() && end->next <= large->next);
   return 0;
 }
