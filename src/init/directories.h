@@ -53,7 +53,7 @@ class TreeRemoval {
   TreeRemoval() = default;
   int open_level(int parent, const char* name);
   int leave_level();
-  int remove_entry(const char* name);
+  int remove_entry(const dirent& entry);
 
   UniqueFd parent_;
   std::vector<Level> levels_;  // from the directory to remove down to the one that is emptied now
