@@ -69,8 +69,10 @@ Result<BoxHandle> BoxStore::find(const BoxName& name) const {
     record = fail(Code::kConflict, "its record names another box", "remove the box");
   }
   if (!record) {
-    return tl::make_unexpected(
-        std::move(record).error().with_context("cannot use the box " + name.name));
+    return tl::make_unexpected(std::move(record)
+                                   .error()
+                                   .with_context("cannot use the box " + name.name)
+                                   .with_hint("remove the box"));
   }
   return BoxHandle::of(dirs_, std::move(dir), std::move(*record));
 }

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -39,6 +40,13 @@ bool ask_session(int session, const ControlMessage& control, const std::vector<U
       .has_value();
 }
 
+Error too_many_callers() {
+  return fail(Code::kExhausted,
+              "the box has as many callers as it takes (" + std::to_string(Callers::kMax) + ")",
+              "wait until one has ended")
+      .value();
+}
+
 }  // namespace
 
 Callers::Callers(UniqueFd starter, UniqueFd listener) : listener_(std::move(listener)) {
@@ -48,7 +56,7 @@ Callers::Callers(UniqueFd starter, UniqueFd listener) : listener_(std::move(list
 }
 
 void Callers::add_polls(std::vector<pollfd>& polls) const {
-  polls.push_back({sockets_.size() <= kMax ? listener_.get() : -1, POLLIN, 0});
+  polls.push_back({sockets_.size() <= kMax + kSpare ? listener_.get() : -1, POLLIN, 0});
   for (const auto& socket : sockets_) polls.push_back({socket.get(), POLLIN, 0});
 }
 
@@ -75,6 +83,12 @@ void Callers::accept_one() {
   if (socket && same_user(socket.get())) sockets_.push_back(std::move(socket));
 }
 
+bool Callers::too_many() const {
+  return static_cast<std::size_t>(
+             std::count_if(sockets_.begin(), sockets_.end(),
+                           [](const auto& s) { return static_cast<bool>(s); })) > kMax;
+}
+
 Callers::Answer Callers::answer(int socket, int session) {
   Message request;
   std::vector<UniqueFd> fds;
@@ -88,6 +102,10 @@ Callers::Answer Callers::answer(int socket, int session) {
     case Message::kPing:
       break;
     case Message::kAttach:
+      if (too_many()) {
+        (void)send_message(socket, failure(too_many_callers()));
+        return Answer::kDrop;
+      }
       control.type = ControlType::kAddClient;
       if (!ask_session(session, control, fds)) return Answer::kNone;
       break;

@@ -19,7 +19,9 @@ namespace temenos::keeper {
 
 class Callers {
  public:
-  static constexpr std::size_t kMax = 64;  // as many as a session has clients
+  static constexpr std::size_t kMax = 64;  // with a way to the session: as many as it has clients
+  // More, for those that only want the end of the box, and to tell others that there are too many.
+  static constexpr std::size_t kSpare = 16;
 
   // `starter` is the connection of who started the box: its end is the end of the box until
   // outlive_starter(). `listener` may be empty.
@@ -43,6 +45,7 @@ class Callers {
   enum class Answer { kNone, kDrop, kEnd };
   void accept_one();
   Answer answer(int socket, int session);
+  bool too_many() const;
 
   std::vector<UniqueFd> sockets_;  // the first is the starter's, empty once it has gone
   UniqueFd listener_;
