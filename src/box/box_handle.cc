@@ -170,7 +170,9 @@ Result<bool> BoxHandle::ensure_started(const StartOptions& options) {
   StartOptions own = options;
   own.project_dir = record_->project_dir;
   auto launched = prepare(policy, own);
-  if (launched) launched = keep_watched(data_, mounts_.watched);
+  // What was found is for whoever starts it now, and he may die before he has said it, or fail:
+  // then the older state stays what the end is compared with, and tells it again.
+  if (launched && found_at_start_.empty()) launched = keep_watched(data_, mounts_.watched);
   if (launched) launched = launch(policy, own, true);
   // From here on keeper holds it, or nobody does.
   data_.life.reset();
