@@ -42,6 +42,7 @@ Result<Policy> policy() {
 void say(const BoxEnd& end) {
   for (const auto& file : end.made) printf("made %s\n", escape(file.path).c_str());
   for (const auto& text : end.unseen) printf("unseen %s\n", text.c_str());
+  fflush(stdout);
 }
 
 Result<int> exec(Box box, char** words) {

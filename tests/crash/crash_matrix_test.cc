@@ -12,8 +12,8 @@
 #include <csignal>
 #include <map>
 
-#include "tests/crash/durable_box.h"
 #include "tests/crash/records.h"
+#include "tests/integration/durable_box.h"
 
 namespace temenos::testing {
 namespace {

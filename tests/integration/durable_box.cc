@@ -1,4 +1,4 @@
-#include "tests/crash/durable_box.h"
+#include "tests/integration/durable_box.h"
 
 #include <gmock/gmock.h>
 #include <poll.h>
