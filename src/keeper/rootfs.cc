@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <set>
 
 #include "base/text.h"
@@ -292,9 +293,10 @@ Result<void> make_etc(const Sources& sources) {
 // of its files is open (EBUSY). So two sandboxes never write in one upper, whatever was killed; the
 // last one's processes may need a moment to end.
 Result<UniqueFd> mount_overlay(const std::string& data) {
-  constexpr int kPatienceMs = 10'000;
+  constexpr std::chrono::seconds kPatience{10};
   constexpr int kStepMs = 2;
-  for (int waited = 0;; waited += kStepMs) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  for (;;) {
     auto overlay = sys::new_filesystem("overlay",
                                        {{"lowerdir", data + "/base"},
                                         {"upperdir", data + "/upper"},
@@ -303,7 +305,7 @@ Result<UniqueFd> mount_overlay(const std::string& data) {
                                         {"userxattr", ""}},
                                        kTight);
     if (overlay || overlay.error().sys_errno != EBUSY) return overlay;
-    if (waited >= kPatienceMs) {
+    if (std::chrono::steady_clock::now() >= end) {
       return fail(Code::kConflict, "another sandbox still has this box's files",
                   "its processes do not end; look for them with: ps -e | grep runsc");
     }
