@@ -1,5 +1,6 @@
 #include "tests/integration/durable_box.h"
 
+#include <dirent.h>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <pwd.h>
@@ -23,11 +24,14 @@ std::string seed_of_this_run() {
   return given != nullptr ? given : std::to_string(std::random_device()());
 }
 
-// A process that has left its mount namespace has closed all its files before (exit(2)).
-bool has_mounts(pid_t pid) {
-  char target[64];
-  const std::string link = "/proc/" + std::to_string(pid) + "/ns/mnt";
-  return readlink(link.c_str(), target, sizeof target) > 0;
+// One that is dying has no descriptors any more before it has ended.
+bool has_descriptors(pid_t pid) {
+  DIR* fds = opendir(("/proc/" + std::to_string(pid) + "/fd").c_str());
+  if (fds == nullptr) return false;
+  bool some = false;
+  while (const dirent* entry = readdir(fds)) some = some || entry->d_name[0] != '.';
+  closedir(fds);
+  return some;
 }
 
 }  // namespace
@@ -62,7 +66,7 @@ bool Generation::can_write() const {
   for (const auto& held : held_) {
     if (held.name != "sandbox" && held.name != "gofer") continue;
     pollfd fd{held.pidfd.get(), POLLIN, 0};
-    if (has_mounts(held.pid) && poll(&fd, 1, 0) == 0) return true;
+    if (has_descriptors(held.pid) && poll(&fd, 1, 0) == 0) return true;
   }
   return false;
 }
