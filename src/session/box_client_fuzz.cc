@@ -16,74 +16,52 @@ void require(bool condition) {
   if (!condition) abort();
 }
 
+template <typename Message>
+bool decodes(const Heard& heard) {
+  Message message;
+  return decode(heard.payload, message);
+}
+
 // What init heard must be something that init accepts.
 void check_init(EngineScript& script, std::unordered_map<std::uint32_t, std::size_t>& stdin_sent) {
   for (const auto& heard : script.init_heard()) {
     require(heard.id != 0);
-    Exec exec;
-    Read read;
-    Write write;
-    List list;
-    Stat stat;
-    Ping ping;
-    Mkdir mkdir;
-    Remove remove;
-    Resize resize;
-    Dial dial;
-    Signal signal;
-    Mkdir mkdir;
-    Remove remove;
-    Dial dial;
-    Resize resize;
-    Credit credit;
     switch (heard.type) {
       case Type::kExec:
-        require(decode(heard.payload, exec));
+        require(decodes<Exec>(heard));
         break;
       case Type::kRead:
-        require(decode(heard.payload, read));
+        require(decodes<Read>(heard));
         break;
       case Type::kWrite:
-        require(decode(heard.payload, write));
+        require(decodes<Write>(heard));
         break;
       case Type::kList:
-        require(decode(heard.payload, list));
+        require(decodes<List>(heard));
         break;
       case Type::kStat:
-        require(decode(heard.payload, stat));
+        require(decodes<Stat>(heard));
+        break;
+      case Type::kMkdir:
+        require(decodes<Mkdir>(heard));
+        break;
+      case Type::kRemove:
+        require(decodes<Remove>(heard));
+        break;
+      case Type::kDial:
+        require(decodes<Dial>(heard));
         break;
       case Type::kPing:
-        require(decode(heard.payload, ping));
-        break;
-      case Type::kMkdir:
-        require(decode(heard.payload, mkdir));
-        break;
-      case Type::kRemove:
-        require(decode(heard.payload, remove));
-        break;
-      case Type::kResize:
-        require(decode(heard.payload, resize));
-        break;
-      case Type::kDial:
-        require(decode(heard.payload, dial));
+        require(decodes<Ping>(heard));
         break;
       case Type::kSignal:
-        require(decode(heard.payload, signal));
-        break;
-      case Type::kMkdir:
-        require(decode(heard.payload, mkdir));
-        break;
-      case Type::kRemove:
-        require(decode(heard.payload, remove));
-        break;
-      case Type::kDial:
-        require(decode(heard.payload, dial));
+        require(decodes<Signal>(heard));
         break;
       case Type::kResize:
-        require(decode(heard.payload, resize));
+        require(decodes<Resize>(heard));
         break;
       case Type::kCredit:
-        require(decode(heard.payload, credit));
+        require(decodes<Credit>(heard));
         break;
       case Type::kStdin:
         require(!heard.payload.empty());
@@ -103,22 +81,18 @@ void check_init(EngineScript& script, std::unordered_map<std::uint32_t, std::siz
 void check_job(EngineScript& script, int& job, std::uint32_t number) {
   for (const auto& heard : script.client_heard(job)) {
     require(heard.id == kJobFrameId);
-    Started started;
-    Exited exited;
-    Done done;
-    ErrorReply error;
     switch (heard.type) {
       case Type::kStarted:
-        require(decode(heard.payload, started));
+        require(decodes<Started>(heard));
         break;
       case Type::kExited:
-        require(decode(heard.payload, exited));
+        require(decodes<Exited>(heard));
         break;
       case Type::kDone:
-        require(decode(heard.payload, done));
+        require(decodes<Done>(heard));
         break;
       case Type::kError:
-        require(decode(heard.payload, error));
+        require(decodes<ErrorReply>(heard));
         break;
       default:
         abort();  // init sends no output here
