@@ -167,8 +167,8 @@ TEST_F(SessionJobs, AnExecThatEndsBeforeItIsDetachedIsNoJob) {
   const UniqueFd detach(eventfd(0, EFD_CLOEXEC));
   ExecIo io;
   io.detach_fd = detach.get();
-  const auto result = client.exec(shell("exit 6"), io, nullptr,
-                                  [] { return Result<std::uint32_t>(3); });
+  const auto result =
+      client.exec(shell("exit 6"), io, nullptr, [] { return Result<std::uint32_t>(3); });
   ASSERT_TRUE(result) << result.error().to_string();
   EXPECT_EQ(result->exit_code, 6);
   EXPECT_FALSE(result->job);

@@ -32,13 +32,34 @@ constexpr int kOpenTreeAttr = 467;
 constexpr int kFileSetattr = 469;
 constexpr std::uint64_t kSignBit = 0x80000000;
 
+constexpr std::uint32_t kDeny = SCMP_ACT_ERRNO(EPERM);
+constexpr std::uint32_t kAsk = SCMP_ACT_NOTIFY;
+
+// Files made with setuid or setgid bits, such bits set later, and devices.
+void add_rules_of_modes(std::vector<Rule>& out) {
+  for (const std::uint64_t bit : {S_ISUID, S_ISGID}) {
+    out.push_back(rule(kAsk, SCMP_SYS(fchmod), masked(1, bit, bit)));
+    out.push_back(rule(kDeny, SCMP_SYS(chmod), masked(1, bit, bit)));
+    out.push_back(rule(kDeny, SCMP_SYS(fchmodat), masked(2, bit, bit)));
+    out.push_back(rule(kDeny, SCMP_SYS(creat), masked(1, bit, bit)));
+    for (const std::uint64_t flag : {O_CREAT, __O_TMPFILE}) {
+      out.push_back(rule(kDeny, SCMP_SYS(open), masked(1, flag, flag), masked(2, bit, bit)));
+      out.push_back(rule(kDeny, SCMP_SYS(openat), masked(2, flag, flag), masked(3, bit, bit)));
+    }
+    out.push_back(rule(kDeny, SCMP_SYS(mknod), masked(1, bit, bit)));
+    out.push_back(rule(kDeny, SCMP_SYS(mknodat), masked(2, bit, bit)));
+  }
+  for (const std::uint64_t type : {S_IFCHR, S_IFBLK}) {
+    out.push_back(rule(kDeny, SCMP_SYS(mknod), masked(1, S_IFMT, type)));
+    out.push_back(rule(kDeny, SCMP_SYS(mknodat), masked(2, S_IFMT, type)));
+  }
+}
+
 // The rules as data; everything that no rule names is allowed (gVisor's own filter is the narrow
 // one).
 const std::vector<Rule>& rules() {
-  constexpr std::uint32_t kDeny = SCMP_ACT_ERRNO(EPERM);
   constexpr std::uint32_t kMissing = SCMP_ACT_ERRNO(ENOSYS);
   constexpr std::uint32_t kUnsupported = SCMP_ACT_ERRNO(EOPNOTSUPP);
-  constexpr std::uint32_t kAsk = SCMP_ACT_NOTIFY;
   static const std::vector<Rule> table = [&] {
     std::vector<Rule> out = {
         // Registering for membarrier makes each start of the runsc binary wait for an RCU grace
@@ -98,22 +119,7 @@ const std::vector<Rule>& rules() {
         rule(kDeny, SCMP_SYS(chown)),
         rule(kDeny, SCMP_SYS(lchown)),
     };
-    for (const std::uint64_t bit : {S_ISUID, S_ISGID}) {
-      out.push_back(rule(kAsk, SCMP_SYS(fchmod), masked(1, bit, bit)));
-      out.push_back(rule(kDeny, SCMP_SYS(chmod), masked(1, bit, bit)));
-      out.push_back(rule(kDeny, SCMP_SYS(fchmodat), masked(2, bit, bit)));
-      out.push_back(rule(kDeny, SCMP_SYS(creat), masked(1, bit, bit)));
-      for (const std::uint64_t flag : {O_CREAT, __O_TMPFILE}) {
-        out.push_back(rule(kDeny, SCMP_SYS(open), masked(1, flag, flag), masked(2, bit, bit)));
-        out.push_back(rule(kDeny, SCMP_SYS(openat), masked(2, flag, flag), masked(3, bit, bit)));
-      }
-      out.push_back(rule(kDeny, SCMP_SYS(mknod), masked(1, bit, bit)));
-      out.push_back(rule(kDeny, SCMP_SYS(mknodat), masked(2, bit, bit)));
-    }
-    for (const std::uint64_t type : {S_IFCHR, S_IFBLK}) {
-      out.push_back(rule(kDeny, SCMP_SYS(mknod), masked(1, S_IFMT, type)));
-      out.push_back(rule(kDeny, SCMP_SYS(mknodat), masked(2, S_IFMT, type)));
-    }
+    add_rules_of_modes(out);
     return out;
   }();
   return table;
