@@ -114,10 +114,11 @@ class Box {
   // start the box.
   Result<JobLog> job_log(std::uint32_t number, std::uint64_t cursor, std::size_t max_bytes) const;
   // True: it is over, and its log is whole. False: the time has passed, or `cancel_fd` became
-  // readable. kNotFound: it does not run.
+  // readable. kNotFound: there is no such job.
   Result<bool> wait_job(std::uint32_t number, std::chrono::milliseconds timeout,
                         int cancel_fd = -1);
   // `signal` 0 ends the whole tree for sure, 1 to 64 are sent to the leader or to the tree.
+  // kNotFound: it does not run.
   Result<void> signal_job(std::uint32_t number, int signal, bool tree = true);
 
   // ---- ports

@@ -33,6 +33,8 @@ struct Box::Impl {
 
   // Started, if it may be, and connected.
   Result<void> ready();
+  // Connected, but not started for it: kNotFound when the box does not live.
+  Result<void> attached();
   // The error of a call, explained; a box that is gone is looked for anew by the next call.
   Error explain(const Error& error);
   // Through a connection of their own, made when first needed.

@@ -29,6 +29,11 @@ Result<std::uint32_t> Box::Impl::make_job(const ExecRequest& request, std::uint6
   return job.number;
 }
 
+Result<void> Box::Impl::attached() {
+  if (handle.attached()) return {};
+  return handle.attach();
+}
+
 Result<std::uint32_t> Box::start_job(const ExecRequest& request, std::uint64_t log_limit) {
   TRY(impl_->ready());
   const ExecRequest full = completed(request);
@@ -75,23 +80,23 @@ Result<JobLog> Box::job_log(std::uint32_t number, std::uint64_t cursor,
   return log;
 }
 
+// Session forgets a job with its end; the log knows it.
 Result<bool> Box::wait_job(std::uint32_t number, std::chrono::milliseconds timeout, int cancel_fd) {
-  if (!impl_->handle.attached()) {
-    if (auto attached = impl_->handle.attach(); !attached) {
-      return tl::make_unexpected(std::move(attached).error());
-    }
+  Result<bool> over = false;
+  if (auto attached = impl_->attached(); !attached) {
+    over = tl::make_unexpected(std::move(attached).error());
+  } else {
+    over = impl_->handle.session().wait_job(number, timeout, cancel_fd);
+    if (!over) over = tl::make_unexpected(impl_->explain(over.error()));
   }
-  auto over = impl_->handle.session().wait_job(number, timeout, cancel_fd);
-  if (!over) over = tl::make_unexpected(impl_->explain(over.error()));
+  if (over || over.error().code != Code::kNotFound) return over;
+  const auto info = TRY(job(number));
+  if (info.state != JobState::kRunning) return true;
   return over;
 }
 
 Result<void> Box::signal_job(std::uint32_t number, int signal, bool tree) {
-  if (!impl_->handle.attached()) {
-    if (auto attached = impl_->handle.attach(); !attached) {
-      return tl::make_unexpected(std::move(attached).error());
-    }
-  }
+  TRY(impl_->attached());
   auto sent = impl_->handle.session().signal_job(number, signal, tree);
   if (!sent) sent = tl::make_unexpected(impl_->explain(sent.error()));
   Event event("signal");
