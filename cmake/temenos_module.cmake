@@ -41,9 +41,10 @@ set(TEMENOS_TEST_USER "" CACHE STRING
     "account that root runs tests of those labels as, too (scripts/test sets it)")
 
 # temenos_test(NAME LABEL … SOURCES … DEPS …): a GoogleTest program, its cases known to ctest as
-# LABEL.Suite.Case and, when they run as TEMENOS_TEST_USER too, as user.LABEL.Suite.Case.
+# LABEL.Suite.Case and, when they run as TEMENOS_TEST_USER too, as user.LABEL.Suite.Case. ROOT_ONLY: they
+# do not, since they need root's rights and do themselves what is to be done as another user.
 function(temenos_test name)
-  cmake_parse_arguments(T "" "LABEL;TIMEOUT" "SOURCES;DEPS;LIBS;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(T "ROOT_ONLY" "LABEL;TIMEOUT" "SOURCES;DEPS;LIBS;PROPERTIES" ${ARGN})
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
   endif()
@@ -58,7 +59,7 @@ function(temenos_test name)
   set(discover DISCOVERY_TIMEOUT 60
       PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT} ${T_PROPERTIES})
   gtest_discover_tests(${name} TEST_PREFIX "${T_LABEL}." ${discover})
-  if(TEMENOS_TEST_USER AND T_LABEL IN_LIST TEMENOS_USER_LABELS)
+  if(TEMENOS_TEST_USER AND T_LABEL IN_LIST TEMENOS_USER_LABELS AND NOT T_ROOT_ONLY)
     # gtest_discover_tests reads the emulator when it is called: this second set of entries gets the
     # launcher, and nothing else of the target does.
     set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <map>
 
 #include "tests/crash/records.h"
@@ -139,10 +140,11 @@ void CrashMatrix::box_lives_on(Program& witness, const BoxProcesses& before,
   const auto now = processes(kBox);
   EXPECT_EQ(now.keeper, before.keeper);
   EXPECT_EQ(now.sandbox, before.sandbox);
-  const auto size = host_file(kBox, dir + "/log").size();
+  const std::string log = data_dir(kBox) + "/box/upper/root/" + dir + "/log";
+  const auto size = std::filesystem::file_size(log);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (host_file(kBox, dir + "/log").size() <= size) {
-    ASSERT_TRUE(witness.read_for(milliseconds(1))) << "another caller's death was noticed";
+  while (std::filesystem::file_size(log) <= size) {
+    ASSERT_TRUE(witness.read_for(milliseconds(2))) << "another caller's death was noticed";
     ASSERT_LT(std::chrono::steady_clock::now(), end) << "another caller stands still";
   }
   witness.send(SIGKILL);
@@ -281,7 +283,7 @@ TEST_F(KeeperKilled, AndNotStartedWhileAnythingHasTheFiles) {
   ASSERT_EQ(run_tool({"new", kBox}).status, 0);
   {
     const Generation old(processes(kBox));
-    const std::string mounts = "/proc/" + std::to_string(old.processes().helper) + "/ns/mnt";
+    const std::string mounts = "/proc/" + std::to_string(old.processes().runsc) + "/ns/mnt";
     const UniqueFd held(open(mounts.c_str(), O_RDONLY | O_CLOEXEC));
     ASSERT_TRUE(held) << strerror(errno);
     ASSERT_EQ(kill(old.processes().keeper, SIGKILL), 0);

@@ -133,7 +133,7 @@ std::chrono::microseconds DurableBoxTest::chance(std::chrono::microseconds end) 
 
 void DurableBoxTest::never_two(Program& next, const Generation& old,
                                const std::string& name) const {
-  while (next.read_for(milliseconds(1))) {
+  while (next.read_for(milliseconds(4))) {
     const pid_t sandbox = processes(name).sandbox;
     if (sandbox == 0 || sandbox == old.processes().sandbox) continue;
     EXPECT_FALSE(old.can_write()) << "two sandboxes have the files of one box";
