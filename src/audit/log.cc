@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "base/text.h"
 #include "base/try.h"
@@ -21,6 +23,7 @@ constexpr char kName[] = "audit.jsonl";
 constexpr char kBefore[] = "audit.jsonl.1";
 // Room for time, event, "cut" and "lost".
 constexpr std::size_t kFrame = 256;
+constexpr std::chrono::seconds kPatience{1};
 
 std::string now() {
   timespec t{};
@@ -37,6 +40,18 @@ std::string now() {
 std::string quoted(std::string_view text, bool& cut) {
   cut = cut || text.size() > kMaxText;
   return serialize_json(boost::json::value(escape(text.substr(0, kMaxText))));
+}
+
+// With a limit: who holds it may be stopped, and an end of a box must not wait for that.
+Result<void> lock(int file) {
+  constexpr std::chrono::milliseconds kStep{2};
+  const auto limit = std::chrono::steady_clock::now() + kPatience;
+  while (flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return fail_errno(errno, "flock");
+    if (std::chrono::steady_clock::now() >= limit) return fail(Code::kTimedOut, "the audit log");
+    std::this_thread::sleep_for(kStep);
+  }
+  return {};
 }
 
 }  // namespace
@@ -95,7 +110,7 @@ Result<void> Log::append(const std::string& line) const {
   for (int tries = 0; tries < kTries; ++tries) {
     const UniqueFd file =
         TRY(sys::open_beneath(directory_, kName, O_WRONLY | O_APPEND | O_CREAT, 0600));
-    if (flock(file.get(), LOCK_EX) != 0) return fail_errno(errno, "flock");
+    TRY(lock(file.get()));
     struct stat here{};
     struct stat there{};
     if (fstat(file.get(), &here) != 0) return fail_errno(errno, "fstat");

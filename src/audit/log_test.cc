@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -101,6 +102,18 @@ TEST_F(LogTest, ManyProcessesLoseNothing) {
     EXPECT_EQ(status, 0);
   }
   EXPECT_EQ(lines().size() + lines("audit.jsonl.1").size(), std::size_t{kProcesses * kLines});
+}
+
+TEST_F(LogTest, DoesNotWaitForWhoDoesNotLetGo) {
+  Log log(dir_.get());
+  log.write(Event("one"));
+  const UniqueFd held(open((path_ + "/audit.jsonl").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(flock(held.get(), LOCK_EX), 0);
+  log.write(Event("two"));
+  EXPECT_EQ(log.lost(), 1u);
+  ASSERT_EQ(flock(held.get(), LOCK_UN), 0);
+  log.write(Event("three"));
+  EXPECT_EQ(lines().size(), 2u);
 }
 
 TEST_F(LogTest, WhatCouldNotBeWrittenIsCounted) {

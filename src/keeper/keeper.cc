@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "audit/log.h"
 #include "base/text.h"
 #include "base/try.h"
 #include "jail/keeper_rights.h"
@@ -77,6 +78,7 @@ class Keeper {
   std::optional<Message> on_deadlines() const;
   Message ended(EndReason reason, const std::string& detail = "") const;
   Message died(EndReason reason) const;
+  void log_end(const Message& last) const;
 
   Callers callers_;
   UniqueFd lock_;  // the data dir's, held until the end
@@ -354,6 +356,14 @@ Message Keeper::run() {
   }
 }
 
+// By keeper: nobody else may be there to see it.
+void Keeper::log_end(const Message& last) const {
+  audit::Event event("end");
+  event.text("reason", end_reason_name(static_cast<EndReason>(last.value)));
+  event.text("what", to_error(last).what);
+  audit::Log(launch_.data_dir.get()).write(event);
+}
+
 void Keeper::end(const Message& last) {
   // First, so that who comes now is refused at once and waits for the lock instead.
   callers_.close_listener();
@@ -368,6 +378,7 @@ void Keeper::end(const Message& last) {
   }
   session_.wait();
   if (!launch_.spec.durable) (void)remove_box(launch_.data_dir.get(), plan_);
+  if (launch_.spec.durable) log_end(last);
   lock_.reset();
   callers_.say_goodbye(last);
 }

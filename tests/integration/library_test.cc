@@ -259,7 +259,7 @@ TEST_F(LibraryTest, TheAuditLogHasWhatWasDone) {
         "\"event\":\"exec\",\"argv\":[\"sh\",\"-c\",\"exit 3\"],\"cwd\":\"/root\",\"exit_code\":3",
         "\"event\":\"write\",\"path\":\"/root/f\",\"ok\":true",
         "\"event\":\"read\",\"path\":\"/root/none\",\"ok\":false,\"error\":",
-        "\"event\":\"stop\",\"ok\":true"}) {
+        "\"event\":\"end\",\"reason\":\"stopped\"", "\"event\":\"stop\",\"ok\":true"}) {
     EXPECT_THAT(log, HasSubstr(part));
   }
   EXPECT_EQ(log.find("a secret"), std::string::npos);
