@@ -78,6 +78,9 @@ class Box {
   // Ends it, waits until its last process is gone, and looks at what it wrote. Its files stay, if
   // it has a name. One that had ended before is looked at all the same, unless somebody has.
   Result<BoxEnd> stop();
+  // What it has made so far, while it lives. It takes as long as looking through the writable
+  // directories does.
+  BoxEnd look() const;
   // Somebody keeps it alive. It may end at any moment.
   bool is_alive() const;
   // The look at an earlier life that ended without stop(), made when this handle started the box.

@@ -79,6 +79,7 @@ Result<BoxEnd> Box::stop() {
   return end;
 }
 
+BoxEnd Box::look() const { return impl_->handle.look(); }
 bool Box::is_alive() const { return impl_->handle.is_alive(); }
 const BoxEnd& Box::found_at_start() const { return impl_->handle.found_at_start(); }
 const std::optional<Error>& Box::ended() const { return impl_->ended; }

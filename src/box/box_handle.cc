@@ -4,12 +4,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <thread>
 
 #include "base/text.h"
 #include "base/try.h"
 #include "box/watched_file.h"
 #include "keeper/keeper.h"
+#include "store/start_gate.h"
 #include "sys/file_sys.h"
 
 namespace temenos::box {
@@ -19,6 +22,9 @@ namespace {
 constexpr std::chrono::seconds kTurnPatience{100};
 // After the keeper's end; the lock is free a moment after its last word.
 constexpr std::chrono::seconds kLifePatience{75};
+// More would only wait for each other (store/start_gate.h).
+constexpr unsigned kStartsPerCpu = 4;
+constexpr std::chrono::minutes kStartPatience{10};
 constexpr std::chrono::seconds kMoment{5};
 constexpr int kAskAgainMs = 20;
 
@@ -212,6 +218,9 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   for (const auto& source : mounts_.sources) launch.sources.push_back(duplicate(source.get()));
   auto [client_here, client_there] = TRY(sys::socket_pair(SOCK_STREAM));
   launch.client = std::move(client_there);
+  const UniqueFd place = TRY(store::wait_to_start(
+      dirs_.cache + "/starts", std::max(1u, std::thread::hardware_concurrency()) * kStartsPerCpu,
+      kStartPatience, options.cancel_fd));
   if (durable) launch.listener = TRY(KeeperLink::listen(data_));
   keeper_ = std::make_unique<KeeperLink>(TRY(KeeperLink::launch(
       TRY(program(dirs_, "temenos-keeper")), std::move(launch), options.cancel_fd)));
@@ -269,6 +278,8 @@ Error BoxHandle::explain(const Error& error) {
   end_reason_ = keeper_->end_reason();
   return reason.value_or(error);
 }
+
+BoxEnd BoxHandle::look() const { return record_ ? look_at_watched(data_, dirs_) : look_again(); }
 
 Result<BoxEnd> BoxHandle::stop() {
   if (!data_.directory) return BoxEnd{};

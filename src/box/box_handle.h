@@ -105,6 +105,8 @@ class BoxHandle {
   // is removed. A box with a name that had ended before (by itself, by another handle, by a crash)
   // is looked at all the same, unless somebody has done so.
   Result<BoxEnd> stop();
+  // The same look while it lives: what it has made so far.
+  BoxEnd look() const;
   // With a name only: what the look at an earlier life found that nobody had been told of.
   const BoxEnd& found_at_start() const { return found_at_start_; }
 

@@ -256,6 +256,19 @@ TEST_F(AutoexecOfTheDead, IsNotForgottenByAStartThatFails) {
 // --- what several boxes write
 // ----------------------------------------------------------------------------------------------
 
+TEST_F(ManagerTest, WhatItMakesForHostProgramsToObeyIsSeenWhileItLives) {
+  const std::string dir = host_.dir("work");
+  auto box = manager().create({"", kBox}, policy(dir));
+  ASSERT_TRUE(box) << box.error().to_string();
+  EXPECT_EQ(output(*box, "echo text >" + dir + "/file"), "");
+  EXPECT_TRUE(box->look().empty());
+  EXPECT_EQ(output(*box, "echo evil >" + dir + "/.envrc"), "");
+  for (const auto& end : {box->look(), box->look(), *box->stop()}) {
+    ASSERT_EQ(end.made.size(), 1u);
+    EXPECT_EQ(end.made[0].path, dir + "/.envrc");
+  }
+}
+
 TEST_F(ManagerTest, TwoLiveBoxesDoNotWriteInOneDirectory) {
   const std::string dir = host_.dir("work");
   host_.dir("work/below");
