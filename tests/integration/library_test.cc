@@ -248,6 +248,11 @@ TEST_F(LibraryTest, PortsOfABox) {
             "gone\n");
 }
 
+TEST_F(LibraryTest, TheExampleRuns) {
+  EXPECT_EQ(host_shell("'" + guest("library_example") + "' 2>&1"),
+            "hello from temenos\njob 1: done\n");
+}
+
 TEST_F(LibraryTest, TheAuditLogHasWhatWasDone) {
   ASSERT_EQ(output("exit 3"), "");
   ASSERT_TRUE(box().write_file("/root/f", "a secret"));
