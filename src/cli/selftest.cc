@@ -40,9 +40,11 @@ struct Attack {
 };
 constexpr Attack kAttacks[] = {
     {"/usr cannot be written, also after a remount",
-     "mount -o remount,rw /usr 2>/dev/null; touch /usr/bin/planted 2>/dev/null || "
-     "mv /usr/bin/env /usr/bin/env2 2>/dev/null || chmod 777 /usr/bin/env 2>/dev/null || echo "
-     "held"},
+     // gVisor may say that a chmod worked that the host has refused: what counts is the mode.
+     "mode=$(stat -c %a /usr/bin/env); mount -o remount,rw /usr 2>/dev/null; "
+     "touch /usr/bin/planted 2>/dev/null || mv /usr/bin/env /usr/bin/env2 2>/dev/null || { "
+     "chmod 777 /usr/bin/env 2>/dev/null; test \"$(stat -c %a /usr/bin/env)\" = $mode && "
+     "echo held; }"},
     {"/etc/passwd cannot be written",
      "mount -o remount,rw /etc 2>/dev/null; (echo x >>/etc/passwd) 2>/dev/null || echo held"},
     {"the host's secrets in /etc are not there",

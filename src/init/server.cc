@@ -100,8 +100,9 @@ bool Server::flush() {
 bool Server::receive() {
   const auto space = reader_.space();
   const ssize_t count = recv(socket_.get(), space.data(), space.size(), MSG_DONTWAIT);
-  if (count < 0) return errno == EAGAIN || errno == EINTR;
-  if (count == 0) {
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (count <= 0) {
+    // Gone; with something of ours unread it is ECONNRESET.
     socket_.reset();
     return false;
   }
