@@ -46,6 +46,12 @@ pid_t BoxProcesses::* member_of(Victim victim) {
   }
 }
 
+std::string name_of(const ::testing::TestParamInfo<Victim>& info) {
+  constexpr const char* kNames[] = {"Init",    "Sentry", "Gofer", "Keeper",
+                                    "Session", "Helper", "Caller"};
+  return kNames[static_cast<int>(info.param)];
+}
+
 std::size_t lines(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
@@ -245,6 +251,47 @@ TEST_F(DurableBoxTest, AHelperKilledAtItsBirthIsSeen) {
   }
 }
 
+// The remover or the box's keeper dies in the middle of a removal: it can be done again, or was
+// done.
+class RemovalKilled : public DurableBoxTest, public ::testing::WithParamInterface<Victim> {};
+
+TEST_P(RemovalKilled, IsDoneAgain) {
+  milliseconds time{50};
+  const int rounds = crash_rounds(16);
+  for (int n = 0; n < rounds && !HasFailure(); ++n) {
+    SCOPED_TRACE("round " + std::to_string(n) + ", TEMENOS_CRASH_SEED=" + seed());
+    ASSERT_EQ(run_tool({"create", kBox}).status, 0);
+    ASSERT_EQ(run_tool({"exec", kBox, "sh", "-c",
+                        "cd /root; mkdir $(seq 50); for d in *; do echo x >$d/f; done"})
+                  .status,
+              0);
+    // A live one, and one that is only files.
+    if (n % 2 == 1) ASSERT_EQ(run_tool({"stop", kBox}).status, 0);
+    const auto begin = std::chrono::steady_clock::now();
+    const Generation life(processes(kBox));
+    Program remover = start_tool({"remove", kBox});
+    if (n >= 2 && remover.read_for(chance(time))) {
+      if (GetParam() == Victim::kCaller) remover.send(SIGKILL);
+      if (GetParam() == Victim::kKeeper && life.processes().keeper > 0) {
+        kill(life.processes().keeper, SIGKILL);
+      }
+    }
+    const auto result = remover.finish();
+    if (n < 2) time = std::chrono::ceil<milliseconds>(std::chrono::steady_clock::now() - begin);
+    EXPECT_THAT(result.status, AnyOf(0, 1000 + SIGKILL)) << result.err;
+    const auto again = run_tool({"remove", kBox});
+    if (again.status != 0) {
+      expect_told(again, "the second removal");
+      EXPECT_THAT(again.err, HasSubstr("no such box"));
+    }
+    EXPECT_EQ(life.wait_for_end(10), "");
+    // The second has swept what the first had begun.
+    EXPECT_EQ(host_shell("ls -A '" + boxes_dir() + "'"), "");
+  }
+}
+INSTANTIATE_TEST_SUITE_P(, RemovalKilled, ::testing::Values(Victim::kCaller, Victim::kKeeper),
+                         name_of);
+
 class KeeperKilled : public DurableBoxTest {};
 
 // The next life begins at once, while the kernel is still ending the last one.
@@ -295,11 +342,6 @@ TEST_F(KeeperKilled, AndNotStartedWhileAnythingHasTheFiles) {
   EXPECT_EQ(run_tool({"exec", kBox, "echo", "works"}).out, "works\n");
 }
 
-std::string name_of(const ::testing::TestParamInfo<Victim>& info) {
-  constexpr const char* kNames[] = {"Init",    "Sentry", "Gofer", "Keeper",
-                                    "Session", "Helper", "Caller"};
-  return kNames[static_cast<int>(info.param)];
-}
 INSTANTIATE_TEST_SUITE_P(, CrashMatrix,
                          ::testing::Values(Victim::kInit, Victim::kSentry, Victim::kGofer,
                                            Victim::kKeeper, Victim::kSession, Victim::kHelper,
