@@ -49,10 +49,12 @@ class Segment {
   static Result<Segment> open(int dir, const std::string& name) {
     Segment segment;
     segment.fd_ = TRY(sys::open_beneath(dir, name, O_RDONLY | O_NONBLOCK));
-    const struct stat st = TRY(sys::stat_fd(segment.fd_.get()));
-    if (!S_ISREG(st.st_mode)) return damaged("a segment that is no file");
-    segment.size_ = static_cast<std::uint64_t>(st.st_size);
+    const struct stat kind = TRY(sys::stat_fd(segment.fd_.get()));
+    if (!S_ISREG(kind.st_mode)) return damaged("a segment that is no file");
+    // The size after the offset: one from before it could be that of what was emptied meanwhile,
+    // and then more than is there.
     segment.offset_ = TRY(segment.read_offset());
+    segment.size_ = static_cast<std::uint64_t>(TRY(sys::stat_fd(segment.fd_.get())).st_size);
     return segment;
   }
   // Empty: nothing is in it, or not yet a whole header.

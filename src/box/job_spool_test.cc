@@ -296,12 +296,12 @@ TEST_F(JobSpoolTest, AFullDiskOnlyMakesItShorter) {
 // The writer is faster than any disk and its segments are the smallest: they are emptied under the
 // reader all the time. Each number is written once, so a wrong byte cannot look right.
 TEST_F(JobSpoolTest, AReaderBesideAWriterNeverSeesWrongBytes) {
-  constexpr std::uint64_t kNumbers = 4'000'000;
+  constexpr std::uint64_t kNumbers = 16'000'000;
   std::jthread writer([&] {
     std::vector<std::uint64_t> numbers;
     std::uint64_t next = 0;
     for (unsigned round = 0; next < kNumbers; ++round) {
-      numbers.resize(1 + round * 37 % 2'000);
+      numbers.resize(1 + round * 37 % 8'000);
       for (auto& number : numbers) number = next++;
       write(frame(Type::kStdout, Bytes(reinterpret_cast<const std::uint8_t*>(numbers.data()),
                                        numbers.size() * sizeof(std::uint64_t))));
