@@ -18,9 +18,10 @@ enum class ControlType : std::uint32_t {
   kReportActivity = 3,  // send kBusy or kIdle now, and from now on
   // Carries two regular files (SCM_RIGHTS), opened for appending: the segments of the spool of job
   // `detail` (1 to 2^31), each at most `reason` bytes (the nearest of kMinSegment to kMaxSegment).
-  // Refused silently (closed) when there are kMaxJobs already, or one with that number. A job that
-  // no client claims by DETACH within EngineConfig::claim_timeout is over. A DETACH that is sent
-  // after this was sent finds the job.
+  // Refused silently (closed) when there are kMaxJobs already, or one with that number that an exec
+  // has; one that nobody has claimed gets the new files. A job that no client claims by DETACH
+  // within EngineConfig::claim_timeout is over. A DETACH that is sent after this was sent finds the
+  // job.
   kAddJob = 4,
   // session to keeper
   kJailed = 16,  // locked down; no byte of init was read before

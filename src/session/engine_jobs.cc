@@ -10,7 +10,14 @@ using namespace box_wire;
 
 std::optional<int> Engine::add_job(std::uint32_t number, Millis now) {
   now_ = now;
-  if (dead_ || number == 0 || number > kMaxJob || find_job(number) != nullptr) return std::nullopt;
+  if (dead_ || number == 0 || number > kMaxJob) return std::nullopt;
+  if (Client* job = find_job(number); job != nullptr) {
+    if (job->claim_deadline == kNever) return std::nullopt;
+    // Its client could not start it, has removed its files, and was given the number again.
+    job->claim_deadline = now + config_.claim_timeout;
+    arm(job->claim_deadline);
+    return slot_of(*job);
+  }
   for (int slot = kMaxClients; slot < kSlots; ++slot) {
     Client& job = clients_[slot];
     if (job.used) continue;

@@ -212,6 +212,20 @@ TEST(EngineJobs, WhatNobodyClaimsIsOver) {
   EXPECT_EQ(script.engine.next_deadline(), kNever);
 }
 
+// Its files were removed since no client could start it, and the number was given again.
+TEST(EngineJobs, ANumberThatNobodyClaimedGetsItsNewFiles) {
+  JobScript script;
+  const int slot = script.client();
+  const int job = script.job(7);
+  script.at(script.now + script.config.claim_timeout - 1);
+  EXPECT_EQ(script.job(7), job);
+  script.at(script.now + 1);
+  EXPECT_FALSE(script.engine.closing(job));  // its time began anew
+  script.start_job(slot, 1, 7);
+  EXPECT_THAT(types(script.client_heard(slot)), ElementsAre(Type::kDetached));
+  EXPECT_FALSE(script.engine.add_job(7, script.now));  // an exec has it
+}
+
 TEST(EngineJobs, WaitsEndWithTheJobTheTimeOrTheClient) {
   JobScript script;
   const int slot = script.client();
@@ -343,7 +357,6 @@ TEST(EngineJobs, JobsAreBounded) {
   script.at(script.now + script.config.claim_timeout);
   for (int slot = Engine::kMaxClients; slot < Engine::kSlots; ++slot) script.spooled(slot);
   script.job(99);
-  EXPECT_FALSE(script.engine.add_job(99, script.now));
   // Clients still have all their slots.
   for (int i = 0; i < Engine::kMaxClients; ++i) script.client();
 }

@@ -316,6 +316,29 @@ TEST_F(LoopTest, AJobsSegmentsTakeTurns) {
                                                Type::kStdout, Type::kStderr}));
 }
 
+// Who could not start a job removes its files, and the next job gets the number.
+TEST_F(LoopTest, AJobGivenAgainWritesToItsNewFiles) {
+  greet();
+  auto [near, far] = pair(SOCK_STREAM);
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddClient}, far.get()));
+  far.reset();
+  const Files removed;
+  const Files files;
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddJob, 0, 1}, removed.numbers()));
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddJob, 0, 1}, files.numbers()));
+  ByteQueue out;
+  put(out, 0, Hello{});
+  put(out, 1, Exec{0, 0, 0, 0, "/", {"x"}, {}});
+  put(out, 1, Detach{1});
+  send(near.get(), out);
+  FrameReader from_session(kMaxFrame);
+  put(out, await(init_.get(), from_session, Type::kExec), ErrorReply{Stage::kNotFound, 2});
+  send(init_.get(), out);
+  EXPECT_EQ(event().type, ControlType::kJobOver);
+  EXPECT_EQ(files.types(0), (std::vector<Type>{Type::kJobSegment, Type::kError}));
+  EXPECT_TRUE(removed.types(0).empty());
+}
+
 TEST_F(LoopTest, SegmentsThatAreNotForAppendingEndTheSession) {
   greet();
   const Files files(0);
