@@ -13,6 +13,8 @@ constexpr std::uint32_t kMaxGeneration = (1u << (32 - kSlotBits)) - 1;
 constexpr std::uint32_t kGrantStep = 16 * 1024;
 constexpr std::uint32_t kFirstGrant = 64 * 1024;
 
+static_assert(Engine::kPool / 2 + kWindow + 2 * kMaxJobs * Engine::kJobWindow < Engine::kPool);
+
 }  // namespace
 
 const char* violation_name(Violation violation) {
@@ -191,8 +193,8 @@ void Engine::grant_output(Op& op, Output& output) {
   // Most streams are short: the first grant is enough for them, and saves both sides a message.
   if (!output.used && output.granted >= kFloor) return;
   // Past the output cap everything is dropped here, whatever the client takes; a spool takes all.
-  const bool takes_all = op.capped || is_job(op);
-  const std::uint64_t aim = takes_all ? kWindow : std::min<std::uint64_t>(output.wanted, kWindow);
+  std::uint64_t aim = op.capped ? kWindow : std::min<std::uint64_t>(output.wanted, kWindow);
+  if (is_job(op)) aim = pool_used() < kPool / 2 ? kWindow : kJobWindow;
   if (aim <= output.granted) return;
   Client& client = clients_[op.client];
   const bool dry = output.granted < kFloor;

@@ -32,8 +32,11 @@ class Engine {
   static constexpr int kMaxOps = 1024;
   static constexpr std::size_t kPool = 3u << 20;       // bytes: granted to init + unread by clients
   static constexpr std::size_t kPerClient = 1u << 20;  // the share of one client in it
-  static constexpr std::uint32_t kFloor = 1024;        // what a stream gets when the pool is dry
-  static constexpr std::size_t kFloorQueue = 16 * 1024;    // ... while its client has less unread
+  // Of each stream of a job while half of the pool is in use. Jobs live for hours, mostly silent,
+  // and keep what they were granted: all of them together leave room for clients.
+  static constexpr std::uint32_t kJobWindow = 8 * 1024;
+  static constexpr std::uint32_t kFloor = 1024;          // what a stream gets when the pool is dry
+  static constexpr std::size_t kFloorQueue = 16 * 1024;  // ... while its client has less unread
   static constexpr std::size_t kInitBacklog = 512 * 1024;  // above it no client is read
 
   Engine(const EngineConfig& config, Millis now);

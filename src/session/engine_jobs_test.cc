@@ -147,6 +147,24 @@ TEST(EngineJobs, OutputFlowsAsFastAsTheSpoolTakesIt) {
   EXPECT_FALSE(script.engine.dead());
 }
 
+// A job is there for hours, and most of them say nothing for most of that time.
+TEST(EngineJobs, JobsThatAreSilentLeaveThePoolToOthers) {
+  JobScript script;
+  const int slot = script.client();
+  for (std::uint32_t number = 1; number <= kMaxJobs; ++number) {
+    script.job(number);
+    script.init(script.start_job(slot, number, number), Started{5});
+  }
+  script.client_heard(slot);
+  script.init_heard();
+  script.say(slot, 99, Exec{0, 0, 0, kWindow, "/", {"x"}, {}});
+  const auto asked = script.init_heard();
+  ASSERT_THAT(types(asked), ElementsAre(Type::kExec));
+  Exec exec;
+  ASSERT_TRUE(decode(asked[0].payload, exec));
+  EXPECT_GE(exec.window, 64u * 1024);
+}
+
 TEST(EngineJobs, ARefusedDetachEndsTheOperation) {
   JobScript script;
   const int slot = script.client();
