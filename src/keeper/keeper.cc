@@ -41,6 +41,8 @@ constexpr int kNamespaces =
     CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
 // The helper kills and then removes files; a box may have very many.
 constexpr int kEndTimeoutMs = 60'000;
+// Messages of a session that may be waiting when the box has ended.
+constexpr int kMaxLastWords = 1'000;
 
 std::int64_t now_ms() {
   timespec t{};
@@ -273,6 +275,8 @@ std::optional<Message> Keeper::on_session() {
     case ControlType::kJailed:
       return std::nullopt;
     case ControlType::kReady: {
+      // Once: the box's time counts from here.
+      if (ready_) break;
       ready_ = true;
       Message ready;
       ready.kind = Message::kReady;
@@ -311,12 +315,14 @@ std::optional<Message> Keeper::on_session() {
 
 // True when the session has closed its socket and never said that init had left.
 bool Keeper::session_went_first() {
-  for (;;) {
+  // It says little; one that never stops is not waited for.
+  for (int i = 0; i < kMaxLastWords; ++i) {
     pollfd fd{session_control_.get(), POLLIN, 0};
     if (init_lost_ || poll(&fd, 1, 0) <= 0) return false;
     const auto message = on_session();
     if (message) return message->value == static_cast<std::uint32_t>(EndReason::kSessionDied);
   }
+  return false;
 }
 
 Message Keeper::run() {

@@ -79,6 +79,20 @@ TEST_F(HostTroubleTest, AProgramOfOursCannotBeRun) {
   }
 }
 
+// Session parses what a box says: who has taken it over must not get time for the box with it.
+TEST_F(HostTroubleTest, ASessionThatIsReadyAgainAndAgain) {
+  const auto program = install_without("temenos-session");
+  // JAILED, READY, READY, ... on the control socket.
+  host_.file("prefix/libexec/temenos/temenos-session",
+             "#!/bin/bash\nsay() { printf \"$1\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\" >&4; }\n"
+             "say '\\x10'\nwhile say '\\x11'; do sleep 0.5; done\n",
+             0755);
+  const auto begin = std::chrono::steady_clock::now();
+  Program running(host_, {program, "run", "--no-net", "--ttl", "3", "--", "true"});
+  expect_error(running.finish(), 125, {"session"});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
 TEST_F(HostTroubleTest, NoRunsc) {
   expect_error(run_program(install_without("runsc"), {{"PATH", "/nowhere"}}), 125,
                {"no runsc (gVisor)", "run ./scripts/setup"});
