@@ -33,11 +33,19 @@ bool receive_request(int socket, Message& message, std::vector<UniqueFd>& fds) {
   return fds.size() == descriptors_of(message.kind);
 }
 
-bool ask_session(int session, const ControlMessage& control, const std::vector<UniqueFd>& fds) {
+Result<void> ask_session(int session, const ControlMessage& control,
+                         const std::vector<UniqueFd>& fds) {
   std::vector<int> raw;
   for (const auto& fd : fds) raw.push_back(fd.get());
-  return sys::send_with_fds(session, {reinterpret_cast<const char*>(&control), sizeof control}, raw)
-      .has_value();
+  return sys::send_with_fds(session, {reinterpret_cast<const char*>(&control), sizeof control}, raw,
+                            MSG_DONTWAIT);
+}
+
+// Session may be in the hands of the box: keeper never waits for it.
+Error session_is_stuck() {
+  return fail(Code::kExhausted, "the box's session takes no more requests",
+              "try again, or end the box")
+      .value();
 }
 
 Error too_many_callers() {
@@ -96,6 +104,7 @@ Callers::Answer Callers::answer(int socket, int session) {
   Message reply;
   reply.kind = Message::kOk;
   ControlMessage control;
+  Result<void> asked;
   switch (request.kind) {
     case Message::kStop:
       return Answer::kEnd;
@@ -107,17 +116,21 @@ Callers::Answer Callers::answer(int socket, int session) {
         return Answer::kDrop;
       }
       control.type = ControlType::kAddClient;
-      if (!ask_session(session, control, fds)) return Answer::kNone;
+      asked = ask_session(session, control, fds);
       break;
     case Message::kAddJob:
       control = {ControlType::kAddJob, request.limit, request.value};
-      if (!ask_session(session, control, fds)) return Answer::kNone;
+      asked = ask_session(session, control, fds);
       break;
     default:
       return Answer::kDrop;
   }
   // A session that has gone is about to be the end of the box: that is the answer then.
-  if (session < 0) return Answer::kNone;
+  if (session < 0 || (!asked && asked.error().sys_errno != EAGAIN)) return Answer::kNone;
+  if (!asked) {
+    (void)send_message(socket, failure(session_is_stuck()));
+    return Answer::kDrop;
+  }
   return send_message(socket, reply) ? Answer::kNone : Answer::kDrop;
 }
 

@@ -2,17 +2,23 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 
+#include "keeper/callers.h"
 #include "keeper/etc_parts.h"
+#include "keeper/messages.h"
 #include "sys/file_sys.h"
 #include "sys/ids.h"
+#include "sys/process_sys.h"
 
 namespace temenos::keeper {
 namespace {
@@ -65,6 +71,36 @@ TEST_F(RemoveBox, ASymlinkInItsPlaceIsNotFollowed) {
   ASSERT_EQ(symlink("victim", (path_ + "/box").c_str()), 0);
   EXPECT_FALSE(remove_box(dir_.get(), plan_ids()));
   EXPECT_TRUE(std::filesystem::exists(path_ + "/victim/upper/keep"));
+}
+
+// Keeper ends boxes: it may not stand still because of a session that reads nothing.
+TEST(Callers, ASessionThatReadsNothingHoldsUpNobody) {
+  auto [starter, keepers] = *sys::socket_pair(SOCK_SEQPACKET);
+  auto [session, far] = *sys::socket_pair(SOCK_SEQPACKET);
+  Callers callers(std::move(keepers), UniqueFd());
+  Message attach;
+  attach.kind = Message::kAttach;
+  const int fd = session.get();
+  const auto ask = [&, &starter = starter] {
+    std::vector<pollfd> polls;
+    callers.add_polls(polls);
+    (void)sys::send_with_fds(starter.get(), {reinterpret_cast<const char*>(&attach), sizeof attach},
+                             {&fd, 1});
+    polls[1].revents = POLLIN;
+    (void)callers.serve(polls, fd);
+    return receive_message(starter.get());
+  };
+  auto asked = std::async(std::launch::async, [&] {
+    for (int i = 0; i < 900; ++i) {
+      const auto reply = ask();
+      if (!reply || reply->kind != Message::kOk) return reply ? to_error(*reply).code : Code::kIo;
+    }
+    return Code::kTimedOut;
+  });
+  const bool in_time = asked.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  if (!in_time) far.reset();  // ends the call that waits
+  EXPECT_TRUE(in_time);
+  EXPECT_EQ(asked.get(), Code::kExhausted);
 }
 
 TEST(NoUserNamespaces, SaysWhatToDo) {

@@ -206,7 +206,8 @@ Result<void> close_all_except(std::vector<int> keep) {
   return {};
 }
 
-Result<void> send_with_fds(int socket, std::string_view bytes, std::span<const int> fds) {
+Result<void> send_with_fds(int socket, std::string_view bytes, std::span<const int> fds,
+                           int flags) {
   iovec iov{const_cast<char*>(bytes.data()), bytes.size()};
   msghdr message{};
   message.msg_iov = &iov;
@@ -224,7 +225,7 @@ Result<void> send_with_fds(int socket, std::string_view bytes, std::span<const i
   }
   ssize_t n;
   do {
-    n = sendmsg(socket, &message, MSG_NOSIGNAL);
+    n = sendmsg(socket, &message, MSG_NOSIGNAL | flags);
   } while (n < 0 && errno == EINTR);
   if (n < 0) return fail_errno(errno, "sendmsg");
   return {};

@@ -83,10 +83,11 @@ TEST_F(HostTroubleTest, AProgramOfOursCannotBeRun) {
 TEST_F(HostTroubleTest, ASessionThatIsReadyAgainAndAgain) {
   const auto program = install_without("temenos-session");
   // JAILED, READY, READY, ... on the control socket.
-  host_.file("prefix/libexec/temenos/temenos-session",
-             "#!/bin/bash\nsay() { printf \"$1\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\" >&4; }\n"
-             "say '\\x10'\nwhile say '\\x11'; do sleep 0.5; done\n",
-             0755);
+  host_.file(
+      "prefix/libexec/temenos/temenos-session",
+      "#!/bin/bash\nsay() { printf \"$1\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\" >&4; }\n"
+      "say '\\x10'\nwhile say '\\x11'; do sleep 0.5; done\n",
+      0755);
   const auto begin = std::chrono::steady_clock::now();
   Program running(host_, {program, "run", "--no-net", "--ttl", "3", "--", "true"});
   expect_error(running.finish(), 125, {"session"});
