@@ -160,9 +160,10 @@ class Loop {
       return fail_errno(errno, "poll of the session's sockets", "this is a fault of the host");
     }
     const Millis now = monotonic_ms();
-    engine_.on_time(now);
     if (polls[0].revents != 0) read_controls();
+    // Before its time is judged: a disk may have held up us, and not init.
     if (polls[1].revents != 0) on_init(polls[1].revents, now);
+    engine_.on_time(now);
     for (int slot = 0; slot < Engine::kMaxClients; ++slot) {
       if (polls[2 + slot].revents != 0) on_client(slot, polls[2 + slot], now);
     }

@@ -339,6 +339,57 @@ TEST_F(LoopTest, AJobGivenAgainWritesToItsNewFiles) {
   EXPECT_TRUE(removed.types(0).empty());
 }
 
+// A disk that stands still holds session up, and not init: what that has said meanwhile counts.
+TEST_F(LoopTest, ASlowDiskIsNoTreeThatSurvives) {
+  greet();
+  auto [near, far] = pair(SOCK_STREAM);
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddClient}, far.get()));
+  far.reset();
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  UniqueFd disk(ends[0]);
+  UniqueFd segment(ends[1]);
+  ASSERT_EQ(fcntl(segment.get(), F_SETFL, O_APPEND), 0);
+  ASSERT_EQ(fcntl(segment.get(), F_SETPIPE_SZ, 4096), 4096);
+  const std::array<int, 2> segments{segment.get(), segment.get()};
+  ASSERT_TRUE(send_control(control_.get(), {ControlType::kAddJob, 0, 1}, segments));
+  ByteQueue out;
+  put(out, 0, Hello{});
+  put(out, 1, Exec{0, 0, 0, 0, "/", {"x"}, {}});
+  put(out, 1, Detach{1});
+  put(out, 2, Exec{0, 0, 0, 0, "/", {"x"}, {}});
+  send(near.get(), out);
+  FrameReader from_session(kMaxFrame);
+  const std::uint32_t job = await(init_.get(), from_session, Type::kExec);
+  const std::uint32_t other = await(init_.get(), from_session, Type::kExec);
+  put(out, other, Started{6});
+  send(init_.get(), out);
+  put(out, 2, Type::kKill);
+  send(near.get(), out);
+  ASSERT_EQ(await(init_.get(), from_session, Type::kKill), other);
+  put(out, job, Started{5});
+  put(out, job, Type::kStdout, std::vector<std::uint8_t>(8'000, 'x'));
+  send(init_.get(), out);
+  pollfd full{disk.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&full, 1, 10'000), 1);
+  put(out, other, Exited{true, 9});
+  put(out, other, Done{});
+  send(init_.get(), out);
+  std::this_thread::sleep_for(std::chrono::milliseconds(EngineConfig{}.kill_grace + 300));
+  std::thread goes_on([&] {
+    std::array<char, 4096> room;
+    while (read(disk.get(), room.data(), room.size()) > 0) {
+    }
+  });
+  EXPECT_FALSE(event_comes());
+  put(out, job, Exited{false, 0});
+  put(out, job, Done{});
+  send(init_.get(), out);
+  EXPECT_EQ(event().type, ControlType::kJobOver);
+  segment.reset();
+  goes_on.join();
+}
+
 TEST_F(LoopTest, SegmentsThatAreNotForAppendingEndTheSession) {
   greet();
   const Files files(0);
