@@ -34,6 +34,7 @@ Event event_of(const ExecRequest& request, const Result<ExecResult>& result) {
 
 Result<void> Box::Impl::ready() {
   if (handle.attached()) return {};
+  pump.reset();  // of an earlier life
   if (!handle.named()) {
     return fail(Code::kBoxDied, "the box has ended", "start another one");
   }

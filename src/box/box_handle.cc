@@ -153,6 +153,12 @@ Result<void> BoxHandle::attach() {
   return {};
 }
 
+bool BoxHandle::attached() {
+  // Its end was heard, or waits to be: the box ended while nothing was asked of it.
+  if (record_ && keeper_ && keeper_->why_ended(0)) detach();
+  return session_ != nullptr;
+}
+
 void BoxHandle::detach() {
   session_.reset();
   keeper_.reset();
@@ -172,10 +178,10 @@ Result<bool> BoxHandle::ensure_started(const StartOptions& options) {
   TRY(refuse_what_is_not_built(policy));
   TRY(store::take_life(data_, kLifePatience));
   found_at_start_ = look_at_watched(data_, dirs_);
-  TRY(settle_jobs(TRY(jobs_directory()).get()));
   StartOptions own = options;
   own.project_dir = record_->project_dir;
-  auto launched = prepare(policy, own);
+  auto launched = [&]() -> Result<void> { return settle_jobs(TRY(jobs_directory()).get()); }();
+  if (launched) launched = prepare(policy, own);
   // What was found is for whoever starts it now, and he may die before he has said it, or fail:
   // then the older state stays what the end is compared with, and tells it again.
   if (launched && found_at_start_.empty()) launched = keep_watched(data_, mounts_.watched);

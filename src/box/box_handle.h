@@ -80,7 +80,8 @@ class BoxHandle {
   const BoxRecord& record() const { return *record_; }
   const store::DataDir& data_dir() const { return data_; }
 
-  bool attached() const { return session_ != nullptr; }
+  // Connected, to a box of which no end has been heard.
+  bool attached();
   // After an error that says that the box is gone: the next attach() looks anew.
   void detach();
   // This handle's connection; the box must have been started or attached.

@@ -208,6 +208,29 @@ TEST_F(ManagerTest, OneThatEndedByItselfIsStartedAgain) {
   EXPECT_EQ(output(box, "cat /root/file; ls /tmp"), "kept\n");
 }
 
+TEST_F(ManagerTest, OneThatEndedWhileNothingWasAskedIsStartedByTheSameHandle) {
+  const auto idle =
+      Policy::Builder().network(NetworkMode::kNone).limits({.idle_seconds = 1}).build();
+  auto box = manager().create({"", kBox}, *idle);
+  ASSERT_TRUE(box) << box.error().to_string();
+  EXPECT_EQ(output(*box, "echo first"), "first\n");
+  for (int i = 0; box->is_alive() && i < 1'000; ++i) usleep(10'000);
+  ASSERT_FALSE(box->is_alive());
+  usleep(100'000);  // the keeper's last word comes a moment after
+  EXPECT_EQ(output(*box, "echo second"), "second\n");
+  EXPECT_EQ(starts_in_log(), 2u);
+}
+
+TEST_F(ManagerTest, AStartThatFailsKeepsNothingLocked) {
+  Box box = make();
+  const std::string jobs = data_dir(kBox) + "/jobs";
+  std::ofstream(jobs) << "no directory";
+  ASSERT_FALSE(box.start());
+  EXPECT_FALSE(box.is_alive());
+  ASSERT_EQ(unlink(jobs.c_str()), 0);
+  EXPECT_TRUE(box.start());
+}
+
 // --- what a box leaves for host programs, when it ends without a word
 // ----------------------------------------------------------------------------------------------
 
