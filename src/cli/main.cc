@@ -68,6 +68,7 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error, const std::st
 
 int run(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(2), not our end
+  signal(SIGCHLD, SIG_DFL);  // ignored by whoever started us, no child could be waited for
   Invocation invocation;
   // The parser sees only what stands before "--": a command's flags are the command's.
   std::vector<std::string> words;

@@ -468,6 +468,8 @@ int keeper_main(int control) {
   // A signal meant for the caller's terminal group is the caller's to pass on; the keeper ends with
   // its socket.
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) signal(number, SIG_IGN);
+  // A starter may have it ignored; helper waits for runsc and says how it ended.
+  signal(SIGCHLD, SIG_DFL);
   UniqueFd starter(control);
   auto launch = receive_launch(control);
   if (!launch) {

@@ -95,6 +95,14 @@ TEST_P(InitDeathTest, IsTheBoxsOwnDoing) {
   }
 }
 
+// As some daemons leave it to what they start; it passes through fork and exec.
+TEST_F(CrashTest, WithTheEndOfChildrenIgnored) {
+  auto words = argv({"--json"}, "kill -9 1; sleep 1000");
+  words.insert(words.begin(), {"/usr/bin/env", "--ignore-signal=CHLD"});
+  expect_ended(Program(host_, words).finish(), "init_died",
+               "the box's init (its process 1) ended by signal 9");
+}
+
 TEST_F(CrashTest, CliAndTheNextRunSweeps) {
   {
     Program program(host_, argv({}, kBusy));

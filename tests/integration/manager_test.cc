@@ -221,6 +221,18 @@ TEST_F(ManagerTest, OneThatEndedWhileNothingWasAskedIsStartedByTheSameHandle) {
   EXPECT_EQ(starts_in_log(), 2u);
 }
 
+// As daemons do, so that their children need no wait; it passes through fork and exec.
+TEST_F(ManagerTest, AStarterThatIgnoresTheEndOfItsChildren) {
+  Box box = make();
+  ASSERT_TRUE(box.start());  // the host is known from here on
+  ASSERT_TRUE(box.stop());
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  const auto killed = box.exec(shell("kill -9 1; sleep 1000"));
+  ASSERT_FALSE(killed);
+  EXPECT_THAT(killed.error().to_string(), HasSubstr("init (its process 1) ended"));
+  signal(SIGCHLD, before);
+}
+
 TEST_F(ManagerTest, AStartThatFailsKeepsNothingLocked) {
   Box box = make();
   const std::string jobs = data_dir(kBox) + "/jobs";
