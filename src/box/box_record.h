@@ -1,5 +1,5 @@
-// What a box with a name is, as its data dir keeps it (box.json): who it belongs to and its policy.
-// Written whole when the box is made; nothing that a box could write is ever read here.
+// What a box with a name is, as its data dir keeps it (temenos-box.json): who it belongs to and its
+// policy. Written whole when the box is made; nothing that a box could write is ever read here.
 //
 // Thread-safety: plain values and functions.
 #pragma once

@@ -14,7 +14,7 @@
 namespace temenos::box {
 namespace {
 
-constexpr char kRecord[] = "box.json";
+constexpr char kRecord[] = "temenos-box.json";
 constexpr std::size_t kMaxRecord = 4u << 20;
 constexpr auto kKind = store::Kind::kBoxes;
 constexpr std::chrono::seconds kTurnPatience{100};  // as long as a start or an end may take

@@ -41,10 +41,11 @@ class RawTerminal {
   // the process (SIGTTOU), as for any program that wants the terminal.
   //
   // Until the end SIGTSTP gives the terminal back before it stops the process, and SIGCONT makes
-  // it raw again and sends this process SIGWINCH. These two, and SIGHUP, SIGINT, SIGQUIT, SIGTERM,
-  // SIGABRT and the signals of faults, are handled where the process has left them at their
-  // default. kConflict: this process has one already. kInvalidArgument: no terminal. No other
-  // thread may take or give back at the same time.
+  // it raw again and sends this process SIGWINCH; in the background it stops (SIGTTOU) until it is
+  // in the foreground, and a terminal that the shell has set for itself is left alone. These two,
+  // and SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGABRT and the signals of faults, are handled where the
+  // process has left them at their default. kConflict: this process has one already.
+  // kInvalidArgument: no terminal. No other thread may take or give back at the same time.
   static Result<RawTerminal> take(int input, int output);
 
   RawTerminal(RawTerminal&&) noexcept;

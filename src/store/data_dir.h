@@ -3,7 +3,8 @@
 //
 //   run/<random>/     boxes of `temenos run`, gone with the box
 //   boxes/<id>/       boxes with a name, until they are removed
-//     box.json        name, scope, policy (box/box_record.h); not in run/
+//     temenos-box.json  name, scope, policy (box/box_record.h); not in run/. The name is in
+//                     box/autoexec.list, for a data dir that a later call does not know as one
 //     lock            flock(2), shared: by every process outside the sandbox that keeps the box
 //                     alive (starter, keeper, helper), each with an open file description that
 //                     nothing in the sandbox has; free when all of them are gone

@@ -243,6 +243,22 @@ TEST_F(ManagerTest, AStartThatFailsKeepsNothingLocked) {
   EXPECT_TRUE(box.start());
 }
 
+// One that lies in what a box may write, because XDG_DATA_HOME was another one then, is not hidden.
+TEST_F(ManagerTest, TheRecordInAnotherDataDirIsNotWrittenByABox) {
+  const std::string dir = host_.dir("work");
+  ASSERT_EQ(run_tool({"create", "victim"}, {{"XDG_DATA_HOME", dir}}).status, 0);
+  ASSERT_EQ(run_tool({"create", kBox}, {{"WRITE", dir}}).status, 0);
+  const std::string boxes = dir + "/temenos/boxes/";
+  EXPECT_EQ(run_tool({"exec", kBox, "sh", "-c",
+                      "cd " + boxes +
+                          "*/ || exit; echo x 2>/dev/null >>$(echo *box.json) && echo written;"
+                          "mv ../*/ ../other 2>/dev/null && echo moved; rm *box.json 2>/dev/null "
+                          "&& echo gone"})
+                .out,
+            "");
+  ASSERT_EQ(run_tool({"remove", "victim"}, {{"XDG_DATA_HOME", dir}}).status, 0);
+}
+
 // --- what a box leaves for host programs, when it ends without a word
 // ----------------------------------------------------------------------------------------------
 
@@ -347,7 +363,7 @@ TEST_F(ManagerTest, OneWhoseRecordIsBrokenCanBeSeenAndRemoved) {
   for (const auto& content : bad) {
     SCOPED_TRACE(content.substr(0, 20));
     make();
-    const std::string record = data_dir(kBox) + "/box.json";
+    const std::string record = data_dir(kBox) + "/temenos-box.json";
     if (content == "missing" || content == "link") {
       ASSERT_EQ(unlink(record.c_str()), 0);
       if (content == "link") ASSERT_EQ(symlink("/etc/hostname", record.c_str()), 0);
@@ -374,7 +390,8 @@ TEST_F(ManagerTest, OneWhoseRecordIsBrokenCanBeSeenAndRemoved) {
 TEST_F(ManagerTest, ARecordOfAnotherBoxIsRefused) {
   make();
   ASSERT_TRUE(manager().create({"", "other"}, policy()));
-  ASSERT_EQ(host_shell("cp '" + data_dir("other") + "/box.json' '" + data_dir(kBox) + "/box.json'"),
+  ASSERT_EQ(host_shell("cp '" + data_dir("other") + "/temenos-box.json' '" + data_dir(kBox) +
+                       "/temenos-box.json'"),
             "");
   const auto found = manager().find({"", kBox});
   ASSERT_FALSE(found);
