@@ -7,6 +7,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -67,6 +68,34 @@ void restore(int input, const termios& saved) {
   (void)set_modes(input, saved);
 }
 
+// False too when it is not the terminal of this session.
+bool in_background() {
+  const pid_t foreground = tcgetpgrp(current.input);
+  return foreground != -1 && foreground != getpgrp();
+}
+
+bool ending_waits() {
+  sigset_t waiting;
+  sigpending(&waiting);
+  return std::any_of(kEnding.begin(), kEnding.end(),
+                     [&](int number) { return sigismember(&waiting, number) == 1; });
+}
+
+// From a handler that blocks all signals.
+void stop_by(int number) {
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, number);
+  (void)raise(number);
+  sigprocmask(SIG_UNBLOCK, &only, nullptr);  // stops here
+  sigprocmask(SIG_BLOCK, &only, nullptr);
+}
+
+// In the background a terminal that is raw no more is the shell's, with modes of its own.
+void restore_ours() {
+  if (!in_background() || is_raw(current.input)) restore(current.input, current.saved);
+}
+
 void write_reset(int output) {
   if (output >= 0) (void)!write(output, kTerminalReset.data(), kTerminalReset.size());
 }
@@ -74,28 +103,27 @@ void write_reset(int output) {
 // The process is about to end. The guard does the rest.
 void on_end(int number) {
   // A fork of ours that has not yet exec'ed does not own the terminal.
-  if (getpid() == current.owner) restore(current.input, current.saved);
+  if (getpid() == current.owner) restore_ours();
   (void)raise(number);  // SA_RESETHAND: ends the process when the handler returns
 }
 
+// Continued in the background, it is the shell's: who wants it then is stopped, as the kernel would
+// if SIGTTOU were not blocked here. A process that is to end must come to that.
 void take_back() {
+  if (in_background() && !ending_waits()) stop_by(SIGTTOU);
+  if (in_background()) return;
   (void)set_modes(current.input, current.raw);
   (void)kill(current.owner, SIGWINCH);  // it may have another size now
 }
 
 void on_stop(int) {
   const int saved_errno = errno;
-  if (getpid() == current.owner) restore(current.input, current.saved);
+  if (getpid() == current.owner) restore_ours();
   struct sigaction stop{};
   struct sigaction ours{};
   stop.sa_handler = SIG_DFL;
   sigaction(SIGTSTP, &stop, &ours);
-  sigset_t only;
-  sigemptyset(&only);
-  sigaddset(&only, SIGTSTP);
-  (void)raise(SIGTSTP);
-  sigprocmask(SIG_UNBLOCK, &only, nullptr);  // stops here
-  sigprocmask(SIG_BLOCK, &only, nullptr);
+  stop_by(SIGTSTP);
   sigaction(SIGTSTP, &ours, nullptr);
   // In an orphaned process group the kernel does not stop it, and no SIGCONT comes.
   if (getpid() == current.owner) take_back();
@@ -201,8 +229,8 @@ void RawTerminal::Held::handle(int number, void (*handler)(int), int flags) {
   sigfillset(&action.sa_mask);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&action.sa_mask, fault);
   // A stop or a continuation that comes while the other is handled must not wait for it: a process
-  // that is stopped in on_stop() runs on_continue() first.
-  sigdelset(&action.sa_mask, SIGCONT);
+  // that is stopped in on_stop() runs on_continue() first. Not before an end: it would stop that.
+  if (handler != on_end) sigdelset(&action.sa_mask, SIGCONT);
   if (sigaction(number, &action, nullptr) == 0) handlers.push_back({number, before});
 }
 
@@ -251,7 +279,7 @@ void RawTerminal::give_back(End end) {
   if (!held_) return;
   const auto held = std::move(held_);
   for (const auto& handler : held->handlers) sigaction(handler.number, &handler.before, nullptr);
-  restore(current.input, current.saved);
+  restore_ours();
   if (end == End::kCutOff) write_reset(held->output);
   held->end_guard();  // until here it would have done the rest
   current = {};

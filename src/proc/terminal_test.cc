@@ -357,6 +357,35 @@ TEST(RawTerminal, WithoutItsGuard) {
   EXPECT_TRUE(same(pty.modes(), before));
 }
 
+TEST(RawTerminal, InTheBackgroundTheTerminalIsTheShells) {
+  const Pty pty;
+  termios shell = pty.modes();
+  shell.c_cc[VERASE] = 0x15;
+  {
+    const Job job(pty, [&shell](int tty, const Job::Tell& tell) {
+      const auto terminal = take(tty);
+      signal(SIGTTOU, SIG_IGN);
+      if (tcsetpgrp(tty, getppid()) != 0 || tcsetattr(tty, TCSANOW, &shell) != 0) _exit(8);
+      signal(SIGTTOU, SIG_DFL);
+      tell('b');
+      forever();
+    });
+    ASSERT_EQ(job.word(), 'b');
+    ASSERT_EQ(kill(job.pid(), SIGCONT), 0);
+    int status = job.report();
+    EXPECT_TRUE(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTTOU) << status;
+    EXPECT_TRUE(same(pty.modes(), shell));
+    ASSERT_EQ(kill(job.pid(), SIGTERM), 0);
+    ASSERT_EQ(kill(job.pid(), SIGCONT), 0);
+    do {
+      status = job.report();
+    } while (WIFCONTINUED(status) || WIFSTOPPED(status));
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+  }
+  EXPECT_EQ(pty.read_to_the_end(), kTerminalReset);
+  EXPECT_TRUE(same(pty.modes(), shell));
+}
+
 TEST(RawTerminal, StopsWithTheTerminalGivenBackAndGoesOnRaw) {
   const Pty pty;
   const termios before = pty.modes();

@@ -310,7 +310,9 @@ TEST_F(TerminalDeathTest, Session) {
 TEST_F(TerminalDeathTest, Helper) {
   kill_one(&BoxProcesses::helper, "the helper process of the box was killed");
 }
-TEST_F(TerminalDeathTest, Sandbox) { kill_one(&BoxProcesses::sandbox, "(gVisor's sentry) was killed"); }
+TEST_F(TerminalDeathTest, Sandbox) {
+  kill_one(&BoxProcesses::sandbox, "(gVisor's sentry) was killed");
+}
 
 TEST_F(TerminalDeathTest, Timeout) {
   Tmux window(host_,
