@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -198,6 +199,25 @@ TEST_F(JobsTest, NumbersAreTakenOnce) {
   std::sort(all.begin(), all.end());
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], i + 1);
   EXPECT_EQ(names().size(), static_cast<std::size_t>(kThreads * kEach));
+}
+
+// Whoever makes the next job may have too few descriptors to read the logs of the others.
+TEST_F(JobsTest, AJobWhoseLogCannotBeReadNowIsNotOver) {
+  const NewJob running = make();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  std::vector<UniqueFd> held;
+  do {
+    held.emplace_back(fcntl(0, F_DUPFD_CLOEXEC, 3));
+  } while (held.back().get() < 100);
+  // Room for the job's directory and one of its segments.
+  const rlimit low{101, before.rlim_max};
+  held.resize(held.size() - 2);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const auto next = create_job(jobs_.get(), {.argv = {"x"}, .cwd = "/"});
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(next);
+  EXPECT_EQ(read_job(jobs_.get(), running.number, true)->state, JobState::kRunning);
 }
 
 }  // namespace
