@@ -90,7 +90,7 @@ TEST_P(HostileInit, CostsItsBox) {
   const auto result = run_with(GetParam());
   const long peak = watch.stop();
   expect_one_error_line(result);
-  EXPECT_THAT(result.err, AnyOf(HasSubstr("protocol"), HasSubstr("exited with status")));
+  EXPECT_THAT(result.err, AnyOf(HasSubstr("protocol"), HasSubstr("ended with status")));
   EXPECT_LT(spent_, kMaxTime);
   EXPECT_GT(peak, 0) << "the session was never seen";
   EXPECT_LT(peak, kMaxSessionKb);
