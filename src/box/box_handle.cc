@@ -154,8 +154,16 @@ Result<void> BoxHandle::attach() {
 }
 
 bool BoxHandle::attached() {
-  // Its end was heard, or waits to be: the box ended while nothing was asked of it.
-  if (record_ && keeper_ && keeper_->why_ended(0)) detach();
+  // It was stopped, or its time was over, while nothing was asked of it: as if it had never been
+  // connected. Any other end is still to be told, by the error of the next call.
+  if (record_ && keeper_ && keeper_->why_ended(0)) {
+    using keeper::EndReason;
+    const auto reason = keeper_->end_reason();
+    if (reason == EndReason::kStopped || reason == EndReason::kTtlOver ||
+        reason == EndReason::kIdle) {
+      detach();
+    }
+  }
   return session_ != nullptr;
 }
 

@@ -55,13 +55,26 @@ bool is_locked(int directory) {
   return lock && flock(lock->get(), LOCK_EX | LOCK_NB) != 0;
 }
 
-// What the box of this data dir writes; nothing when it is no longer alive, or claims nothing.
-std::vector<std::string> writes_of_live_box(int all, const std::string& name) {
+// What the box of this data dir writes; nothing when it is no longer alive, or claims nothing. What
+// cannot be read might claim anything.
+Result<std::vector<std::string>> writes_of_live_box(int all, const std::string& name) {
   const auto directory = sys::open_beneath(all, name, O_PATH | O_DIRECTORY);
-  if (!directory || !is_locked(directory->get())) return {};
-  const auto file = sys::open_beneath(directory->get(), kWrites, O_RDONLY);
-  if (!file) return {};
-  auto paths = split(sys::read_all(file->get(), kMaxWrites).value_or(""), '\0');
+  // Something else that lies there.
+  if (!directory &&
+      (directory.error().sys_errno == ENOTDIR || directory.error().sys_errno == ELOOP)) {
+    return std::vector<std::string>{};
+  }
+  const auto lock = directory ? sys::open_beneath(directory->get(), kLock, O_RDONLY)
+                              : Result<UniqueFd>(tl::make_unexpected(directory.error()));
+  if (lock && flock(lock->get(), LOCK_EX | LOCK_NB) == 0) return std::vector<std::string>{};
+  const auto file = lock ? sys::open_beneath(directory->get(), kWrites, O_RDONLY)
+                         : Result<UniqueFd>(tl::make_unexpected(lock.error()));
+  if (!file && file.error().code == Code::kNotFound) return std::vector<std::string>{};
+  if (!file) {
+    return tl::make_unexpected(
+        Error(file.error()).with_context("what the box " + name + " writes"));
+  }
+  auto paths = split(TRY(sys::read_all(file->get(), kMaxWrites)), '\0');
   paths.pop_back();  // after the last NUL
   return paths;
 }
@@ -70,7 +83,7 @@ Result<void> check_overlap(int all, const std::string& own, const std::vector<st
   for (const auto& name : TRY(sys::list_names(all, kMaxDirs))) {
     // A staged one claims nothing yet; and a try of its lock could be what its maker meets.
     if (name == own || name.starts_with('.')) continue;
-    for (const auto& other : writes_of_live_box(all, name)) {
+    for (const auto& other : TRY(writes_of_live_box(all, name))) {
       for (const auto& path : paths) {
         if (!is_at_or_below(path, other) && !is_at_or_below(other, path)) continue;
         return fail(
