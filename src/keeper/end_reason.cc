@@ -70,6 +70,7 @@ std::string_view end_reason_text(EndReason reason) { return row(reason).text; }
 std::string_view end_reason_hint(EndReason reason) { return row(reason).hint; }
 
 EndReason judge(const Ending& ending) {
+  if (ending.sandbox_stays) return EndReason::kGoferDied;
   if (!ending.sandbox_farewell) {
     const bool own =
         WIFSIGNALED(ending.runsc_status) || WEXITSTATUS(ending.runsc_status) == kRunscFailed;

@@ -44,6 +44,7 @@ struct Ending {
   std::optional<int> sandbox_farewell;  // the sentry left by itself, with this status
   bool gofer_left = false;              // by itself
   bool gofer_killed = false;            // before the sentry left
+  bool sandbox_stays = false;           // runsc has not ended at all, although the gofer was killed
 };
 EndReason judge(const Ending& ending);
 // The sentence for people, with signals and statuses.

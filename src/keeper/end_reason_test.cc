@@ -39,6 +39,7 @@ TEST(EndReason, IsToldFromWhoSaidGoodbye) {
       {{exited(137), 137, false, true},
        EndReason::kGoferDied,
        "the gofer of the sandbox was killed"},
+      {{0, {}, false, true, true}, EndReason::kGoferDied, "the gofer of the sandbox was killed"},
       {{exited(128), 128}, EndReason::kSandboxCrashed, "sentry) crashed"},
       {{exited(0), 0}, EndReason::kInitDied, "process 1) ended with status 0"},
   };

@@ -10,10 +10,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "base/text.h"
 #include "base/try.h"
@@ -182,7 +185,8 @@ void end_all_processes() {
   }
 }
 
-bool gofer_lives(pid_t runsc) {
+// 0 when there is none that lives.
+pid_t find_gofer(pid_t runsc) {
   const UniqueFd proc(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (const auto& name : sys::list_names(proc.get(), kMaxProcNames).value_or(Names{})) {
     if (name[0] < '1' || name[0] > '9') continue;
@@ -196,9 +200,9 @@ bool gofer_lives(pid_t runsc) {
       continue;
     }
     const auto command = sys::read_path("/proc/" + name + "/cmdline", kMaxProcFile);
-    if (command && command->starts_with(kGoferName)) return true;
+    if (command && command->starts_with(kGoferName)) return atoi(name.c_str());
   }
-  return false;
+  return 0;
 }
 
 // Who of runsc's two children leaves by itself, and what that says.
@@ -208,15 +212,56 @@ void note_farewell(const jail::Farewell& farewell, pid_t runsc, Ending& ending) 
   if (farewell.name != kSandboxName) return;
   ending.sandbox_farewell = farewell.status;
   // One that leaves by itself cannot be gone before we have answered it.
-  ending.gofer_killed = !ending.gofer_left && !gofer_lives(runsc);
+  ending.gofer_killed = !ending.gofer_left && find_gofer(runsc) == 0;
 }
 
-// Until runsc ends (true) or the keeper closes its socket or asks (false).
+// The gofer's death, with which the sandbox must end.
+class GoferWatch {
+ public:
+  explicit GoferWatch(pid_t runsc) : runsc_(runsc) {}
+  // The box is ready, so there is one, or there was.
+  void begin() {
+    const pid_t pid = find_gofer(runsc_);
+    if (pid > 0) gofer_ = sys::open_pidfd(pid).value_or(UniqueFd());
+    if (!gofer_ || find_gofer(runsc_) != pid) note_end(false);
+  }
+  // To be polled for POLLIN; -1 when there is nothing to see.
+  int pidfd() const { return gofer_.get(); }
+  void note_end(bool by_itself) {
+    gofer_.reset();
+    if (!by_itself) death_ = Clock::now();
+  }
+  bool overdue() const { return milliseconds_left() == 0; }
+  // For poll(2): until the sandbox must have ended.
+  int milliseconds_left() const {
+    if (!death_) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*death_ + kGrace - Clock::now());
+    return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // The sentry ends by itself when its gofer was killed, but not always: what it watches for that
+  // may be a descriptor that another part of it has closed.
+  static constexpr std::chrono::seconds kGrace{5};
+
+  pid_t runsc_;
+  UniqueFd gofer_;
+  std::optional<Clock::time_point> death_;
+};
+
+// Until runsc ends, or stays although it must end (true), or the keeper closes its socket or asks
+// (false).
 bool supervise(const Running& running, int control, int signals, dev_t overlay, Ending& ending) {
+  GoferWatch gofer(running.runsc);
   for (;;) {
-    pollfd fds[] = {
-        {control, POLLIN, 0}, {signals, POLLIN, 0}, {running.listener.get(), POLLIN, 0}};
-    if (poll(fds, 3, -1) < 0 && errno != EINTR) return false;
+    pollfd fds[] = {{control, POLLIN, 0},
+                    {signals, POLLIN, 0},
+                    {running.listener.get(), POLLIN, 0},
+                    {gofer.pidfd(), POLLIN, 0}};
+    const int n = poll(fds, 4, gofer.milliseconds_left());
+    if (n < 0 && errno != EINTR) return false;
+    if (n < 0) continue;
     if ((fds[1].revents & POLLIN) != 0) {
       signalfd_siginfo info;
       (void)!read(signals, &info, sizeof info);
@@ -226,8 +271,17 @@ bool supervise(const Running& running, int control, int signals, dev_t overlay, 
       const auto answered = jail::answer_runsc(running.listener.get(), overlay);
       if (answered && *answered) note_farewell(**answered, running.runsc, ending);
     }
-    // Only the end of the keeper, or its wish to end, ever comes here.
-    if (fds[0].revents != 0) return false;
+    if (fds[3].revents != 0) gofer.note_end(ending.gofer_left);
+    if (gofer.overdue()) {
+      ending.sandbox_stays = true;
+      return true;
+    }
+    if (fds[0].revents != 0) {
+      // Once the word that the box is ready; else the keeper's end, or its wish to end.
+      const auto message = receive_message(control);
+      if (!message || message->kind != Message::kReady) return false;
+      gofer.begin();
+    }
   }
 }
 

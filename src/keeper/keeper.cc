@@ -283,6 +283,9 @@ std::optional<Message> Keeper::on_session() {
       if (!count_time()) return died(EndReason::kSessionDied);
       if (!callers_.tell_starter(ready)) return ended(EndReason::kStopped);
       if (launch_.spec.durable) callers_.outlive_starter();
+      // All of runsc's processes are there from now on. When helper is gone, that is seen
+      // elsewhere.
+      (void)send_message(helper_control_.get(), ready);
       return std::nullopt;
     }
     case ControlType::kBusy:

@@ -17,7 +17,7 @@ struct Message {
     kNamespaces = 1,  // helper → keeper: the user namespace is there, waiting for its id maps
     kMapped,          // keeper → helper: go on
     kStarted,         // helper → keeper: runsc runs
-    kReady,           // keeper → starter: the box's init answered
+    kReady,           // keeper → starter, helper: the box's init answered
     kFailed,          // helper → keeper → launcher: no box; code, sys_errno, what, hint say why
     kEnded,           // helper → keeper → launcher: the box is gone; value is the EndReason
     kStop,            // caller → keeper: end the box

@@ -73,6 +73,12 @@ std::optional<ExitStatus> Process::wait(bool block) {
   return status;
 }
 
+Result<UniqueFd> open_pidfd(pid_t pid) {
+  UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!fd) return fail_errno(errno, "pidfd_open");
+  return fd;
+}
+
 Result<pid_t> raw_fork(int namespaces, UniqueFd* pidfd) {
   int fd = -1;
   clone_args args{};

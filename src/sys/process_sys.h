@@ -38,6 +38,10 @@ class Process {
   UniqueFd pidfd_;
 };
 
+// A descriptor of the process; it need not be a child. `pid` may be another's by now: check what it
+// is afterwards.
+Result<UniqueFd> open_pidfd(pid_t pid);
+
 // A fork whose child runs `child` and exits with what it returns. `namespaces` are CLONE_NEW*
 // flags; with CLONE_NEWUSER the child has all capabilities over the others, and with CLONE_NEWPID
 // it is PID 1. The child dies when the calling thread's process dies, once it has called

@@ -70,7 +70,6 @@ class CrashMatrix : public DurableBoxTest, public ::testing::WithParamInterface<
     ASSERT_EQ(run_tool({"start", kBox}).status, 0);
   }
 
-  bool round(Operation operation, int n);
   bool create_round(int n);
   bool live_round(Operation operation, int n);
   bool strike(Program& operation, const std::string& name, microseconds delay, bool starting);
@@ -83,6 +82,7 @@ class CrashMatrix : public DurableBoxTest, public ::testing::WithParamInterface<
   microseconds stop_time_{};
   // Files of ended lives, as the first command of the next life saw them.
   std::map<std::string, std::string> canaries_;
+  std::size_t returned_ = 0;  // writes, all in all
 };
 
 // Kills the victim `delay` after now, or when it is there; false when the operation has ended
@@ -198,8 +198,8 @@ bool CrashMatrix::live_round(Operation what, int n) {
   if (what == Operation::kExec) words = {"execs", kBox, path + "/op"};
   if (what == Operation::kWrite) words = {"write", kBox, path + "/op", path + "/state"};
   Program operation = start_tool(words);
-  const bool struck = strike(operation, kBox,
-                             chance(what == Operation::kStop ? stop_time_ : 2 * stop_time_), false);
+  const bool struck =
+      strike(operation, kBox, chance(what == Operation::kStop ? stop_time_ : start_time_), false);
   operation.close_in();
   auto result = operation.finish();
   const bool caller = GetParam() == Victim::kCaller;
@@ -214,6 +214,7 @@ bool CrashMatrix::live_round(Operation what, int n) {
     EXPECT_EQ(again.status, 0) << again.err;
   }
   result.out = what == Operation::kStop ? "" : result.out;
+  returned_ += lines(result.out);
   const auto seen = witness.finish();
   if (what == Operation::kStop || !caller) expect_told(seen, "another caller");
   if (what != Operation::kStop && caller) {
@@ -235,6 +236,7 @@ TEST_P(CrashMatrix, AtRandomMoments) {
     const auto operation = static_cast<Operation>(n % 4);
     hits += operation == Operation::kCreate ? create_round(n) : live_round(operation, n);
   }
+  EXPECT_GT(returned_, static_cast<std::size_t>(rounds)) << "the kills come before the writes";
 }
 
 // Before it has said a word.
@@ -291,6 +293,21 @@ TEST_P(RemovalKilled, IsDoneAgain) {
 }
 INSTANTIATE_TEST_SUITE_P(, RemovalKilled, ::testing::Values(Victim::kCaller, Victim::kKeeper),
                          name_of);
+
+// The sentry watches its gofer, but has been seen to miss its death.
+TEST_F(DurableBoxTest, AGoferKilledUnderASentryThatDoesNotSeeItEndsTheBox) {
+  ASSERT_EQ(run_tool({"new", kBox}).status, 0);
+  Program caller = start_tool({"exec", kBox, "sh", "-c", "echo up; sleep 1000"});
+  ASSERT_TRUE(caller.wait_for("up\n"));
+  const Generation old(processes(kBox));
+  ASSERT_EQ(kill(old.processes().sandbox, SIGSTOP), 0);
+  ASSERT_EQ(kill(old.processes().gofer, SIGKILL), 0);
+  const auto result = caller.finish();
+  expect_told(result, "the caller");
+  EXPECT_THAT(result.err, HasSubstr("the gofer of the sandbox was killed"));
+  EXPECT_EQ(old.wait_for_end(10), "");
+  EXPECT_EQ(run_tool({"exec", kBox, "echo", "works"}).out, "works\n");
+}
 
 class KeeperKilled : public DurableBoxTest {};
 
