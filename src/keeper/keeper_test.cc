@@ -81,14 +81,14 @@ TEST(Callers, ASessionThatReadsNothingHoldsUpNobody) {
   Message attach;
   attach.kind = Message::kAttach;
   const int fd = session.get();
-  const auto ask = [&, &starter = starter] {
+  const auto ask = [&, &caller = starter] {
     std::vector<pollfd> polls;
     callers.add_polls(polls);
-    (void)sys::send_with_fds(starter.get(), {reinterpret_cast<const char*>(&attach), sizeof attach},
+    (void)sys::send_with_fds(caller.get(), {reinterpret_cast<const char*>(&attach), sizeof attach},
                              {&fd, 1});
     polls[1].revents = POLLIN;
     (void)callers.serve(polls, fd);
-    return receive_message(starter.get());
+    return receive_message(caller.get());
   };
   auto asked = std::async(std::launch::async, [&] {
     for (int i = 0; i < 900; ++i) {

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -150,8 +151,8 @@ void expect_told(const CliResult& result, const char* who) {
 }
 
 int crash_rounds(int usual) {
-  const char* set = std::getenv("TEMENOS_CRASH_ROUNDS");
-  return set != nullptr ? atoi(set) : usual;
+  const char* percent = std::getenv("TEMENOS_CRASH_PERCENT");
+  return percent != nullptr ? std::max(1, usual * atoi(percent) / 100) : usual;
 }
 
 }  // namespace temenos::testing
