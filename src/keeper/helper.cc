@@ -206,13 +206,15 @@ pid_t find_gofer(pid_t runsc) {
 }
 
 // Who of runsc's two children leaves by itself, and what that says.
-void note_farewell(const jail::Farewell& farewell, pid_t runsc, Ending& ending) {
+void note_farewell(const jail::Farewell& farewell, pid_t runsc, bool gofer_died, Ending& ending) {
   if (farewell.parent != runsc) return;
   if (farewell.name == kGoferName) ending.gofer_left = true;
   if (farewell.name != kSandboxName) return;
   ending.sandbox_farewell = farewell.status;
-  // One that leaves by itself cannot be gone before we have answered it.
-  ending.gofer_killed = !ending.gofer_left && find_gofer(runsc) == 0;
+  // One that leaves by itself cannot be gone before we have answered it. After the end of the box's
+  // init runsc itself kills the gofer, in the same moment in which the sentry leaves: so what
+  // counts is what was seen before this word, not what is there now.
+  ending.gofer_killed = !ending.gofer_left && gofer_died;
 }
 
 // The gofer's death, with which the sandbox must end.
@@ -231,6 +233,8 @@ class GoferWatch {
     gofer_.reset();
     if (!by_itself) death_ = Clock::now();
   }
+  // Seen so far, and not by itself.
+  bool died() const { return death_.has_value(); }
   bool overdue() const { return milliseconds_left() == 0; }
   // For poll(2): until the sandbox must have ended.
   int milliseconds_left() const {
@@ -269,7 +273,9 @@ bool supervise(const Running& running, int control, int signals, dev_t overlay, 
     }
     if ((fds[2].revents & POLLIN) != 0) {
       const auto answered = jail::answer_runsc(running.listener.get(), overlay);
-      if (answered && *answered) note_farewell(**answered, running.runsc, ending);
+      if (answered && *answered) {
+        note_farewell(**answered, running.runsc, gofer.died(), ending);
+      }
     }
     if (fds[3].revents != 0) gofer.note_end(ending.gofer_left);
     if (gofer.overdue()) {

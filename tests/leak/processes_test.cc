@@ -109,7 +109,8 @@ TEST_P(Processes, TheSessionCanDoNothing) {
   EXPECT_EQ(status(pid, "Threads"), "1");
   const std::string limits = read_text(proc(pid, "limits"));
   for (const char* line : {"Max processes             0                    0",
-                           "Max file size             0                    0",
+                           // Of the logs of jobs that it is handed.
+                           "Max file size             67108864             67108864",
                            "Max core file size        0                    0"}) {
     EXPECT_THAT(limits, HasSubstr(line));
   }
@@ -148,10 +149,13 @@ TEST_P(Processes, TheKeeperCanOnlyCleanUp) {
     EXPECT_EQ(status(keeper, "NoNewPrivs"), "1");
   }
   for (const auto& fd : std::filesystem::directory_iterator(proc(keeper, "fd"))) {
-    // The data directory, its lock and sockets; no socket to init, no file of a bind.
+    // The data directory, its lock and sockets, the kernel's counter of kills for want of memory,
+    // timers; no socket to init, no file of a bind.
     EXPECT_THAT(link_of(fd.path().string()),
                 AnyOf(StartsWith("socket:["), "/dev/null", StartsWith("anon_inode:[pidfd]"),
-                      StartsWith("pidfd:"), StartsWith(host_.path() + "/home/data/")))
+                      StartsWith("pidfd:"), StartsWith("anon_inode:[timerfd]"),
+                      StartsWith("/sys/fs/cgroup/"), "/proc/vmstat",
+                      StartsWith(host_.path() + "/home/data/")))
         << fd.path();
   }
 }
