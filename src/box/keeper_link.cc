@@ -48,14 +48,21 @@ Result<sys::Process> spawn_keeper(const std::string& path, int control, bool dur
   if (pid == 0) {
     if (durable) {
       setsid();
-      const auto second = sys::raw_fork(0, nullptr);
+      UniqueFd second_pidfd;
+      const auto second = sys::raw_fork(0, &second_pidfd);
       if (!second || *second != 0) _exit(second ? 0 : 125);
     }
     become_keeper(path, control);
   }
   sys::Process process(pid, std::move(pidfd));
-  if (durable) process.wait();
-  return durable ? sys::Process() : std::move(process);
+  if (!durable) return process;
+  // Nothing is known of it where the program ignores SIGCHLD.
+  const auto status = process.wait();
+  if (status && status->code != 0) {
+    return fail(Code::kExhausted, "cannot start the keeper of the box",
+                "end some processes, or see ulimit -u");
+  }
+  return sys::Process();
 }
 
 // A path of any length fits: the directory is named by its descriptor (unix(7) allows 108 bytes).
