@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@ struct CliResult {
   int status = -1;  // exit status, or 1000 + signal
   std::string out;
   std::string err;
+  // Taken out of `err`: what this host keeps no limit of, which many hosts say about every box.
+  std::string limits_warning;
 };
 
 // A directory below /var/tmp (a real file system, which idmapped mounts and an overlay's upper
@@ -64,7 +67,7 @@ class Leftovers {
   const TestHost& host_;
   std::string mounts_;
   std::string namespaces_;
-  std::string cgroups_;
+  std::set<std::string> cgroups_;
 };
 
 // Until every descendant of this process has ended and is reaped, for at most `seconds`; false when

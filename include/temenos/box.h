@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "temenos/box_stats.h"
 #include "temenos/error.h"
 #include "temenos/exec.h"
 #include "temenos/exec_result.h"
@@ -89,6 +90,8 @@ class Box {
   // same as one word for programs ("out_of_memory"; docs/cli.md has them all).
   const std::optional<Error>& ended() const;
   std::string_view end_reason() const;
+  // What it uses and what holds its limits, while it lives: does not start it.
+  Result<BoxStats> stats();
   // To be shown to the person who started it, a line each.
   const std::vector<std::string>& warnings() const;
 

@@ -45,10 +45,12 @@ Result<void> Box::Impl::ready() {
     Event event("start");
     event.flag("ok", started.has_value());
     if (!started) event.text("error", started.error().to_string());
+    event.texts("warnings", handle.warnings());
     log.write(event);
   }
   if (!started) return tl::make_unexpected(started.error());
-  if (*started) oom = keeper::OomWatch::begin();
+  oom.reset();
+  if (*started && !handle.memory_is_held()) oom = keeper::OomWatch::begin();
   return {};
 }
 
@@ -90,6 +92,13 @@ std::string_view Box::end_reason() const {
 }
 const std::vector<std::string>& Box::warnings() const { return impl_->handle.warnings(); }
 
+Result<BoxStats> Box::stats() {
+  TRY(impl_->attached());
+  auto stats = impl_->handle.stats();
+  if (!stats) stats = tl::make_unexpected(impl_->explain(stats.error()));
+  return stats;
+}
+
 std::vector<std::string> Box::environment(const std::map<std::string, std::string>& extra) const {
   return impl_->handle.environment(extra);
 }
@@ -108,6 +117,12 @@ Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
   ExecResult so_far;
   auto result = impl_->handle.session().exec(
       full, io, &so_far, [&] { return impl_->make_job(full, box::kDefaultJobLog); });
+  // The kernel may have killed what this command ran in, and the box ends a moment later.
+  if (result && !result->job && result->exit_code != 0 && impl_->handle.ran_out_of_memory()) {
+    so_far = std::move(*result);
+    so_far.exit_code.reset();
+    result = fail(Code::kBoxDied, "the box ran out of memory");
+  }
   if (!result) {
     Error error = impl_->explain(result.error());
     if (impl_->handle.end_reason() == keeper::EndReason::kOutOfMemory) {

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "base/try.h"
+#include "box/limit_plan.h"
 #include "box/watched_file.h"
 #include "keeper/keeper.h"
 #include "store/start_gate.h"
@@ -40,6 +41,34 @@ Result<std::string> program(const HostDirs& dirs, const char* name) {
   return path;
 }
 
+BoxStats stats_of(const keeper::Message& message) {
+  using keeper::Numbers;
+  const Numbers& numbers = message.numbers;
+  const auto number = [](std::uint64_t value) {
+    return value == Numbers::kUnknown ? std::nullopt : std::optional(value);
+  };
+  const auto per_cent = [](std::uint64_t value) {
+    return value == Numbers::kUnknown ? std::nullopt
+                                      : std::optional(static_cast<double>(value) / 100);
+  };
+  BoxStats stats;
+  stats.memory_bytes = number(numbers.memory_bytes);
+  stats.memory_peak_bytes = number(numbers.memory_peak_bytes);
+  stats.cpu_us = number(numbers.cpu_us);
+  stats.tasks = number(numbers.tasks);
+  stats.tasks_peak = number(numbers.tasks_peak);
+  stats.disk_bytes = number(numbers.disk_bytes);
+  stats.memory_pressure = per_cent(numbers.memory_pressure);
+  stats.cpu_pressure = per_cent(numbers.cpu_pressure);
+  stats.io_pressure = per_cent(numbers.io_pressure);
+  stats.driver = cgroup::driver_name(static_cast<cgroup::Driver>(numbers.driver));
+  stats.memory_held = (numbers.held & Numbers::kHeldMemory) != 0;
+  stats.cpu_held = (numbers.held & Numbers::kHeldCpu) != 0;
+  stats.tasks_held = (numbers.held & Numbers::kHeldTasks) != 0;
+  stats.trouble = keeper::text_of(message);
+  return stats;
+}
+
 // A session that has no room for one more closes the connection without a word.
 Result<SessionClient> connect_through(KeeperLink& keeper) {
   auto client = SessionClient::connect(TRY(keeper.attach()));
@@ -66,15 +95,9 @@ Result<void> refuse_what_is_not_built(const Policy& policy) {
       {policy->project == ProjectAccess::kReview, "--review is not built yet",
        "use --ephemeral: the project is read-only then"},
       {policy->base != "host", "images are not built yet", "leave --image out"},
-      {policy->limits.memory_mb || policy->limits.cpus || policy->limits.cpu_seconds ||
-           policy->limits.pids,
-       "limits of memory, CPU and processes are not built yet",
-       "leave them out; --timeout, --ttl, --idle and --output hold"},
       {policy->limits.disk_mb && policy->scratch != Scratch::kMemory,
        "a limit of disk is not built yet but for --scratch memory",
        "leave it out, or say --scratch memory, where it is the size of the memory"},
-      {policy->limits_mode == LimitsMode::kRequired,
-       "limits are not built yet, so they cannot be required", "leave --limits out"},
   };
   for (const auto& row : rows) {
     if (row.asked) return fail(Code::kNotBuilt, row.what, row.hint);
@@ -218,6 +241,7 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   spec.runsc = options.runsc;
   spec.init = TRY(program(dirs_, "temenos-init"));
   spec.session = TRY(program(dirs_, "temenos-session"));
+  spec.scope = TRY(program(dirs_, "temenos-scope"));
   spec.data_dir = data_.path;
   spec.durable = durable;
   spec.binds = mounts_.binds;
@@ -225,6 +249,11 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   spec.start_timeout_s = options.start_timeout_s;
   spec.scratch = policy->scratch;
   spec.scratch_mb = policy->limits.disk_mb.value_or(spec.scratch_mb);
+  auto plan = TRY(plan_limits(policy->limits, policy->limits_mode, options.limits, options.platform,
+                              host_size()));
+  spec.limits = std::move(plan.spec);
+  spec.limits.group = group_name();
+  warnings_.insert(warnings_.end(), plan.warnings.begin(), plan.warnings.end());
   spec.ttl_s = policy->limits.ttl_seconds.value_or(0);
   spec.idle_s = policy->limits.idle_seconds.value_or(0);
   auto duplicate = [](int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 3)); };
@@ -238,8 +267,31 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   if (durable) launch.listener = TRY(KeeperLink::listen(data_));
   keeper_ = std::make_unique<KeeperLink>(TRY(KeeperLink::launch(
       TRY(program(dirs_, "temenos-keeper")), std::move(launch), options.cancel_fd)));
+  const std::string trouble = keeper::text_of(keeper_->ready());
+  if (!trouble.empty()) warnings_.push_back(trouble);
+  memory_is_held_ = (keeper_->ready().numbers.held & keeper::Numbers::kHeldMemory) != 0;
   session_ = std::make_unique<SessionClient>(TRY(SessionClient::connect(std::move(client_here))));
   return {};
+}
+
+// As systemd shows it: the box's name, and the begin of its id, since another scope may have the
+// same name.
+std::string BoxHandle::group_name() const {
+  const std::string id = data_.path.substr(data_.path.rfind('/') + 1);
+  if (!record_) return "temenos-run-" + id;
+  return "temenos-" + record_->name.name + "-" + id.substr(0, 8);
+}
+
+Result<BoxStats> BoxHandle::stats() {
+  const auto reply = TRY(keeper_->stats());
+  return stats_of(reply);
+}
+
+bool BoxHandle::ran_out_of_memory() {
+  if (!keeper_) return false;
+  const auto reply = keeper_->stats();
+  if (reply) return reply->numbers.oom_kills > 0;
+  return keeper_->end_reason() == keeper::EndReason::kOutOfMemory;
 }
 
 Result<SessionClient> BoxHandle::connect() { return connect_through(*keeper_); }

@@ -23,8 +23,10 @@
 #include "box/keeper_link.h"
 #include "box/mounts.h"
 #include "box/session_client.h"
+#include "cgroup/make.h"
 #include "keeper/end_reason.h"
 #include "store/data_dir.h"
+#include "temenos/box_stats.h"
 #include "temenos/error.h"
 #include "temenos/policy.h"
 
@@ -39,7 +41,8 @@ struct StartOptions {
   std::string runsc;        // absolute
   std::string platform;     // "systrap", "ptrace", "kvm"
   unsigned start_timeout_s = 30;
-  int cancel_fd = -1;  // borrowed; once it is readable, the start is given up
+  cgroup::Trial limits;  // the driver to use, and what it keeps; without one, nothing is warned of
+  int cancel_fd = -1;    // borrowed; once it is readable, the start is given up
 };
 
 // Code::kNotBuilt for a policy that asks for a part of temenos that does not exist yet.
@@ -94,6 +97,12 @@ class BoxHandle {
   Result<void> add_job(const NewJob& job) {
     return keeper_->add_job(job.number, job.segment_limit, job.segments);
   }
+  // What it uses now; it must have been started or attached.
+  Result<BoxStats> stats();
+  // The kernel has killed for want of memory in the box: it is about to end, or has ended.
+  bool ran_out_of_memory();
+  // A limit of memory is kept for this box: want of it ends the box by name.
+  bool memory_is_held() const { return memory_is_held_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
   // The environment of a command, as "K=V": the box's defaults, then the policy's, then `extra`.
   std::vector<std::string> environment(const std::map<std::string, std::string>& extra = {}) const;
@@ -120,6 +129,7 @@ class BoxHandle {
   BoxHandle() = default;
   Result<void> launch(const Policy& policy, const StartOptions& options, bool durable);
   Result<void> prepare(const Policy& policy, const StartOptions& options);
+  std::string group_name() const;
   BoxEnd look_again() const;
 
   HostDirs dirs_;
@@ -127,6 +137,7 @@ class BoxHandle {
   std::unique_ptr<BoxRecord> record_;  // with a name only
   Mounts mounts_;                      // without a name: held until the look at the end
   std::vector<std::string> warnings_;
+  bool memory_is_held_ = false;
   std::map<std::string, std::string> env_;
   std::string default_directory_ = kBoxHome;
   std::unique_ptr<KeeperLink> keeper_;

@@ -8,6 +8,7 @@
 #include "box/box_handle.h"
 #include "box/host_dirs.h"
 #include "box/host_probe.h"
+#include "box/limits_probe.h"
 #include "box/port_pump.h"
 #include "keeper/oom_watch.h"
 #include "temenos/box.h"
@@ -20,6 +21,7 @@ struct BoxManager::Impl {
   box::HostDirs dirs;
   BoxManagerOptions options;
   std::optional<box::HostProbe> probe;
+  std::optional<cgroup::Trial> limits;
 
   Result<box::StartOptions> start_options(const Policy& policy);
 };
@@ -27,7 +29,7 @@ struct BoxManager::Impl {
 struct Box::Impl {
   Impl(std::shared_ptr<BoxManager::Impl> on, box::BoxHandle of)
       : host(std::move(on)), handle(std::move(of)) {
-    if (!handle.named()) oom = keeper::OomWatch::begin();
+    if (!handle.named() && !handle.memory_is_held()) oom = keeper::OomWatch::begin();
     if (handle.named()) log = audit::Log(handle.data_dir().directory.get());
   }
 
@@ -48,7 +50,8 @@ struct Box::Impl {
   audit::Log log;
   std::optional<Error> ended;
   std::unique_ptr<PortPump> pump;
-  // Of a box that this process has started: keeper and sandbox are in its memory group then.
+  // Of a box that this process has started and that has no group of its own: then keeper and
+  // sandbox are in the memory group of this process.
   std::optional<keeper::OomWatch> oom;
 };
 

@@ -14,6 +14,10 @@ Result<box::StartOptions> BoxManager::Impl::start_options(const Policy& policy) 
   box::StartOptions start;
   start.runsc = probe->runsc.path;
   start.cancel_fd = options.cancel_fd;
+  if (!limits) {
+    limits = cgroup::best_of(TRY(box::probe_limits(dirs)));
+  }
+  start.limits = *limits;
   start.platform = TRY(box::choose_platform(
       *probe, policy->platform, dirs, [&](const gvisor::Runsc& runsc, const std::string& name) {
         if (options.progress) {

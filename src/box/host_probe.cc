@@ -28,11 +28,7 @@ constexpr const char* kPlatforms[] = {"kvm", "systrap", "ptrace"};
 constexpr double kClearlyFaster = 0.6;
 
 std::string host_key(const std::string& runsc_identity) {
-  utsname name{};
-  uname(&name);
-  auto boot = sys::read_path("/proc/sys/kernel/random/boot_id", 64).value_or("");
-  while (!boot.empty() && boot.back() == '\n') boot.pop_back();
-  return runsc_identity + "|" + name.release + "|" + boot;
+  return runsc_identity + "|" + this_boot();
 }
 
 Result<HostProbe> parse_cache(const std::string& text, const std::string& key) {
@@ -115,6 +111,14 @@ std::string name_of(Platform platform) {
 }
 
 }  // namespace
+
+std::string this_boot() {
+  utsname name{};
+  uname(&name);
+  auto boot = sys::read_path("/proc/sys/kernel/random/boot_id", 64).value_or("");
+  while (!boot.empty() && boot.back() == '\n') boot.pop_back();
+  return std::string(name.release) + "|" + boot;
+}
 
 Result<HostProbe> probe_runsc(const HostDirs& dirs) {
   const char* configured = getenv("TEMENOS_RUNSC");

@@ -29,6 +29,9 @@ struct HostProbe {
 // Runs a box with a small workload on a platform; the result says whether and how fast.
 using TryPlatform = std::function<PlatformTrial(const gvisor::Runsc&, const std::string& platform)>;
 
+// The kernel's release and the boot: what was found out holds as long as neither changes.
+std::string this_boot();
+
 // The runsc to use. Cached.
 Result<HostProbe> probe_runsc(const HostDirs& dirs);
 

@@ -108,6 +108,7 @@ Result<KeeperLink> KeeperLink::launch(const std::string& program, keeper::Launch
   const auto message = keeper::receive_message(link.socket_.get());
   if (!message) return failed(killed().with_hint("try again"));
   if (message->kind != Message::kReady) return failed(keeper::to_error(*message));
+  link.ready_ = *message;
   return link;
 }
 
@@ -148,13 +149,13 @@ Result<KeeperLink> KeeperLink::connect(const store::DataDir& dir) {
   return link;
 }
 
-Result<void> KeeperLink::request(const Message& message, std::span<const int> fds) {
+Result<Message> KeeperLink::request(const Message& message, std::span<const int> fds) {
   if (ended_) return tl::make_unexpected(*ended_);
   auto sent = sys::send_with_fds(socket_.get(),
                                  {reinterpret_cast<const char*>(&message), sizeof message}, fds);
   // A keeper that has gone may have left its last word.
   const auto reply = keeper::receive_message(socket_.get());
-  if (sent && reply && reply->kind == Message::kOk) return {};
+  if (sent && reply && reply->kind == Message::kOk) return *reply;
   heard(reply);
   return tl::make_unexpected(*ended_);
 }
@@ -181,7 +182,14 @@ Result<void> KeeperLink::add_job(std::uint32_t number, std::uint32_t segment_lim
   message.value = number;
   message.limit = segment_limit;
   const int fds[] = {segments[0].get(), segments[1].get()};
-  return request(message, fds);
+  TRY(request(message, fds));
+  return {};
+}
+
+Result<Message> KeeperLink::stats() {
+  Message message;
+  message.kind = Message::kStats;
+  return request(message, {});
 }
 
 bool KeeperLink::alive() {

@@ -31,6 +31,10 @@ class KeeperLink {
 
   // A new connection to the session.
   Result<UniqueFd> attach();
+  // A kOk with the box's numbers.
+  Result<keeper::Message> stats();
+  // What the keeper said when the box was ready; of launch() only.
+  const keeper::Message& ready() const { return ready_; }
   // Makes a job known to the session.
   Result<void> add_job(std::uint32_t number, std::uint32_t segment_limit,
                        const std::array<UniqueFd, 2>& segments);
@@ -44,12 +48,13 @@ class KeeperLink {
   std::optional<keeper::EndReason> end_reason() const { return reason_; }
 
  private:
-  Result<void> request(const keeper::Message& message, std::span<const int> fds);
+  Result<keeper::Message> request(const keeper::Message& message, std::span<const int> fds);
 
   UniqueFd socket_;
   sys::Process keeper_;  // of a box that ends with us
   void heard(const Result<keeper::Message>& last);
 
+  keeper::Message ready_;
   std::optional<Error> ended_;  // the last word
   std::optional<keeper::EndReason> reason_;
 };

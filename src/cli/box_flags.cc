@@ -266,10 +266,11 @@ void add_box_flags(CLI::App& command, BoxFlags& flags) {
   flag("--review", flags.review, "The project is copy-on-write (not built yet)");
   flag("--no-project", flags.no_project, "The project is not mounted");
   option("--image", flags.image, "Base image instead of the host's /usr (not built yet)", "NAME");
-  option("--memory", flags.memory, "Memory limit (not built yet)", "MB");
-  option("--cpus", flags.cpus, "CPU quota in cores (not built yet)", "N");
-  option("--cpu", flags.cpu, "CPU time limit (not built yet)", "SECONDS");
-  option("--pids", flags.pids, "Process limit (not built yet)", "N");
+  option("--memory", flags.memory, "Memory of the box, gVisor's own included; over it the box ends",
+         "MB");
+  option("--cpus", flags.cpus, "CPU quota in cores, as 0.5", "N");
+  option("--cpu", flags.cpu, "End the box when it has used so much CPU time", "SECONDS");
+  option("--pids", flags.pids, "Processes and threads in the box", "N");
   option("--disk", flags.disk, "Size of --scratch memory (of disk: not built yet)", "MB");
   option("--output", flags.output, "Cap on a command's output", "MB");
   option("--ttl", flags.ttl, "End the box so long after its start", "SECONDS");
@@ -279,7 +280,8 @@ void add_box_flags(CLI::App& command, BoxFlags& flags) {
       "Where the box writes: disk (default), memory, or runsc (gVisor's own memory); of the last "
       "two nothing survives",
       "WHERE");
-  option("--limits", flags.limits, "best-effort (default), or required (not built yet)", "MODE");
+  option("--limits", flags.limits,
+         "best-effort (default: warn where this host keeps less), or required", "MODE");
   option("--enforcement", flags.enforcement, "required (default), or cooperative (not built yet)",
          "MODE");
   option("--platform", flags.platform, "gVisor's platform: auto (default), systrap, ptrace, kvm",

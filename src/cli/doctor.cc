@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "box/box_handle.h"
+#include "box/limit_plan.h"
+#include "box/limits_probe.h"
 #include "box/platform_trial.h"
 #include "cli/command.h"
 #include "codec/json.h"
@@ -83,6 +85,7 @@ std::string find_tool(const std::string& name) {
 
 struct Diagnosis {
   std::string runsc_error;
+  box::LimitTrials limits;
   box::HostProbe probe;
   UserNamespace userns;
   std::string chosen;  // platform, empty when none works
@@ -94,6 +97,7 @@ Result<Diagnosis> diagnose() {
   const auto dirs = TRY(box::host_dirs());
   box::sweep(dirs);
   out.userns = check_user_namespace();
+  out.limits = TRY(box::try_limits(dirs));
   auto probe = box::probe_runsc(dirs);
   if (!probe) {
     out.runsc_error = probe.error().to_string();
@@ -109,7 +113,44 @@ Result<Diagnosis> diagnose() {
 }
 
 constexpr char kNetworkWhy[] = "filtered and nat are not built yet; --no-net and --net host work";
-constexpr char kLimitsWhy[] = "limits of memory, CPU and processes are not built yet";
+
+json::object limits_to_json(const box::LimitTrials& trials) {
+  const auto best = cgroup::best_of(trials);
+  json::array tried;
+  for (const auto& trial : trials) {
+    tried.push_back(json::object{{"name", cgroup::driver_name(trial.driver)},
+                                 {"memory", trial.controls.memory},
+                                 {"cpu", trial.controls.cpu},
+                                 {"pids", trial.controls.tasks},
+                                 {"why", trial.why},
+                                 {"fix", trial.fix}});
+  }
+  return {{"driver", cgroup::driver_name(best.driver)},
+          {"memory", best.controls.memory},
+          {"cpu", best.controls.cpu},
+          {"pids", box::held_here(best).tasks},
+          {"why", best.why},
+          {"fix", best.fix},
+          {"tried", std::move(tried)}};
+}
+
+void print_row(bool ok, const std::string& what, const std::string& text) {
+  printf("  %-4s %-12s %s\n", ok ? "ok" : "--", what.c_str(), text.c_str());
+}
+
+void print_limits(const box::LimitTrials& trials) {
+  const auto best = cgroup::best_of(trials);
+  if (best.controls.all()) {
+    print_row(true, "limits",
+              "memory, CPU and processes, by " + std::string(cgroup::driver_name(best.driver)));
+    return;
+  }
+  print_row(false, "limits", "boxes have no limit of " + box::held_here(best).missing());
+  for (const auto& trial : trials) {
+    const std::string name(cgroup::driver_name(trial.driver));
+    print_row(false, "", name + ": " + trial.why + ": " + trial.fix);
+  }
+}
 
 json::value to_json_value(const Diagnosis& d) {
   json::array tried;
@@ -150,11 +191,7 @@ json::value to_json_value(const Diagnosis& d) {
                                {"tproxy", false},
                                {"mode", "none"},
                                {"why", kNetworkWhy}}},
-      {"limits", json::object{{"driver", "none"},
-                              {"memory", false},
-                              {"cpu", false},
-                              {"pids", false},
-                              {"why", kLimitsWhy}}},
+      {"limits", limits_to_json(d.limits)},
       // A box that started had its overlay; one that did not says why.
       {"overlay", json::object{{"ok", d.ok()}, {"why", box_why}}},
       {"tools", tools},
@@ -162,9 +199,7 @@ json::value to_json_value(const Diagnosis& d) {
 }
 
 void print(const Diagnosis& d) {
-  auto row = [](bool ok, const std::string& what, const std::string& text) {
-    printf("  %-4s %-12s %s\n", ok ? "ok" : "--", what.c_str(), text.c_str());
-  };
+  const auto row = print_row;
   puts("temenos " TEMENOS_VERSION);
   row(d.runsc_error.empty(), "runsc",
       d.runsc_error.empty() ? d.probe.runsc.version + "  " + d.probe.runsc.path : d.runsc_error);
@@ -179,7 +214,7 @@ void print(const Diagnosis& d) {
             : trial.why);
   }
   printf("  ..   %-12s %s\n", "network", kNetworkWhy);
-  printf("  ..   %-12s %s\n", "limits", kLimitsWhy);
+  print_limits(d.limits);
   for (const auto& tool : kTools) {
     const std::string path = find_tool(tool.name);
     row(!path.empty(), tool.name,

@@ -29,14 +29,18 @@ json::object process(const OciConfig& config) {
   for (const char* name : kCapabilities) capabilities.emplace_back(name);
   json::object sets;
   for (const char* set : {"bounding", "effective", "permitted"}) sets[set] = capabilities;
+  json::array rlimits{json::object{{"type", "RLIMIT_NOFILE"}, {"soft", 65536}, {"hard", 1048576}}};
+  if (config.tasks > 0) {
+    rlimits.push_back(
+        json::object{{"type", "RLIMIT_NPROC"}, {"soft", config.tasks}, {"hard", config.tasks}});
+  }
   return {{"terminal", false},
           {"user", json::object{{"uid", 0}, {"gid", 0}}},
           {"args", strings(config.args)},
           {"env", json::array{}},
           {"cwd", "/"},
           {"capabilities", sets},
-          {"rlimits", json::array{json::object{
-                          {"type", "RLIMIT_NOFILE"}, {"soft", 65536}, {"hard", 1048576}}}}};
+          {"rlimits", std::move(rlimits)}};
 }
 
 }  // namespace

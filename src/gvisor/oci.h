@@ -4,6 +4,7 @@
 // that the host kernel made before and by the processes outside (ARCHITECTURE.md, "decoration").
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct OciConfig {
   std::vector<std::string> args;
   std::string hostname;
   std::vector<OciMount> mounts;  // in the order in which they are made
+  std::int64_t tasks = 0;        // RLIMIT_NPROC of what init starts; 0: none
 };
 
 std::string oci_config_json(const OciConfig& config);

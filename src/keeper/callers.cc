@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "keeper/box_limits.h"
 #include "session/control.h"
 #include "sys/process_sys.h"
 
@@ -68,12 +69,12 @@ void Callers::add_polls(std::vector<pollfd>& polls) const {
   for (const auto& socket : sockets_) polls.push_back({socket.get(), POLLIN, 0});
 }
 
-bool Callers::serve(std::span<const pollfd> polls, int session) {
+bool Callers::serve(std::span<const pollfd> polls, int session, const BoxLimits& limits) {
   bool end = false;
   for (std::size_t i = 1; i < polls.size(); ++i) {
     if (polls[i].revents == 0) continue;
     UniqueFd& socket = sockets_[i - 1];
-    const Answer answered = answer(socket.get(), session);
+    const Answer answered = answer(socket.get(), session, limits);
     if (answered == Answer::kNone) continue;
     end = end || answered == Answer::kEnd || (i == 1 && starter_rules_);
     // Who asked for the end, or has gone with the right to rule, is still to hear the last word.
@@ -97,7 +98,7 @@ bool Callers::too_many() const {
                            [](const auto& s) { return static_cast<bool>(s); })) > kMax;
 }
 
-Callers::Answer Callers::answer(int socket, int session) {
+Callers::Answer Callers::answer(int socket, int session, const BoxLimits& limits) {
   Message request;
   std::vector<UniqueFd> fds;
   if (!receive_request(socket, request, fds)) return Answer::kDrop;
@@ -109,6 +110,10 @@ Callers::Answer Callers::answer(int socket, int session) {
     case Message::kStop:
       return Answer::kEnd;
     case Message::kPing:
+      break;
+    case Message::kStats:
+      reply.numbers = limits.numbers();
+      put_text(reply, limits.trouble());
       break;
     case Message::kAttach:
       if (too_many()) {

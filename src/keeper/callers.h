@@ -17,6 +17,8 @@
 
 namespace temenos::keeper {
 
+class BoxLimits;
+
 class Callers {
  public:
   static constexpr std::size_t kMax = 64;  // with a way to the session: as many as it has clients
@@ -32,7 +34,7 @@ class Callers {
   void add_polls(std::vector<pollfd>& polls) const;
   // `polls` is what add_polls() added, after poll(2). `session` is the control socket of the
   // session; nothing is asked of it when it is negative. True: the box is to end.
-  bool serve(std::span<const pollfd> polls, int session);
+  bool serve(std::span<const pollfd> polls, int session, const BoxLimits& limits);
 
   // To the starter; false when it has gone.
   bool tell_starter(const Message& message);
@@ -44,7 +46,7 @@ class Callers {
  private:
   enum class Answer { kNone, kDrop, kEnd };
   void accept_one();
-  Answer answer(int socket, int session);
+  Answer answer(int socket, int session, const BoxLimits& limits);
   bool too_many() const;
 
   std::vector<UniqueFd> sockets_;  // the first is the starter's, empty once it has gone

@@ -2,6 +2,9 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace temenos::keeper {
 namespace {
 
@@ -35,7 +38,7 @@ Row row(EndReason reason) {
               "let nothing in the box end its process 1, and start it again"};
     case EndReason::kOutOfMemory:
       return {"out_of_memory", "the box ran out of memory",
-              "give it more, or let its commands use less"};
+              "raise limits.memory_mb (--memory), or let its commands use less"};
     case EndReason::kSessionDied:
       return {"session_died", "the session process of the box died", kAgain};
     case EndReason::kHelperDied:
@@ -52,10 +55,25 @@ Row row(EndReason reason) {
               "try again when the machine is less busy"};
     case EndReason::kTtlOver:
       return {"ttl_over", "the box's time was over", "raise limits.ttl_seconds (--ttl)"};
+    case EndReason::kProcessLimit:
+      return {"process_limit", "the box reached its limit of processes",
+              "raise limits.pids (--pids), or let its commands start fewer"};
+    case EndReason::kCpuOver:
+      return {"cpu_over", "the box used up its CPU time", "raise limits.cpu_seconds (--cpu)"};
     case EndReason::kIdle:
       return {"idle", "the box was idle for too long", "raise limits.idle_seconds (--idle)"};
   }
   return {"unknown", "the box ended", kAgain};
+}
+
+// The sentry ends when the host refuses it a thread or a process. RLIMIT_NPROC counts no refusals,
+// so its own words have to tell; they choose between words of ours.
+bool was_refused_a_task(std::string_view panic) {
+  constexpr std::string_view kWords[] = {
+      "failed to get clone", "resource temporarily unavailable", "failed to create new OS thread",
+      "failed to create a syscall thread", "unable to allocate a sysmsg stub thread"};
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [panic](std::string_view word) { return panic.find(word) != panic.npos; });
 }
 
 std::string signal_or_status(int status) {
@@ -79,7 +97,7 @@ EndReason judge(const Ending& ending) {
   // Without its gofer the sentry kills the box's init, and then leaves as if init had.
   if (ending.gofer_killed) return EndReason::kGoferDied;
   if (*ending.sandbox_farewell == kGoCrashed || *ending.sandbox_farewell == kRunscFailed) {
-    return EndReason::kSandboxCrashed;
+    return was_refused_a_task(ending.panic) ? EndReason::kProcessLimit : EndReason::kSandboxCrashed;
   }
   return EndReason::kInitDied;
 }

@@ -24,6 +24,8 @@ enum class EndReason : std::uint32_t {
   kStartTimedOut,  // the box was not ready in time
   kTtlOver,        // limits.ttl_seconds
   kIdle,           // limits.idle_seconds
+  kProcessLimit,   // limits.pids: the sandbox could not go on without one more task of the host
+  kCpuOver,        // limits.cpu_seconds
 };
 
 // One word for programs ("out_of_memory"), a sentence for people, and what to do.
@@ -31,9 +33,9 @@ std::string_view end_reason_name(EndReason reason);
 std::string_view end_reason_text(EndReason reason);
 std::string_view end_reason_hint(EndReason reason);
 
-// It may be what is seen of a kill for want of memory. A crash is among them: the sentry crashes
-// when the kernel kills a process that it runs the guest's code in.
-constexpr bool may_be_oom(EndReason reason) {
+// It may be what is seen of a limit of the host's kernel. A crash is among them: the sentry crashes
+// when the kernel kills a process that it runs the guest's code in, or refuses it a new one.
+constexpr bool may_be_limit(EndReason reason) {
   return reason == EndReason::kSandboxDied || reason == EndReason::kSandboxCrashed ||
          reason == EndReason::kGoferDied || reason == EndReason::kRunscDied;
 }
@@ -45,6 +47,7 @@ struct Ending {
   bool gofer_left = false;              // by itself
   bool gofer_killed = false;            // before the sentry left
   bool sandbox_stays = false;           // runsc has not ended at all, although the gofer was killed
+  std::string panic;                    // what the sentry said first when it failed; its own words
 };
 EndReason judge(const Ending& ending);
 // The sentence for people, with signals and statuses.

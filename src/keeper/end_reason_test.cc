@@ -12,7 +12,7 @@ constexpr int exited(int status) { return status << 8; }
 
 TEST(EndReason, EachHasWordsOfItsOwnAndSaysWhatToDo) {
   std::set<std::string_view> names, texts;
-  constexpr auto kLast = static_cast<std::uint32_t>(EndReason::kIdle);
+  constexpr auto kLast = static_cast<std::uint32_t>(EndReason::kCpuOver);
   for (std::uint32_t i = 1; i <= kLast; ++i) {
     const auto reason = static_cast<EndReason>(i);
     EXPECT_TRUE(names.insert(end_reason_name(reason)).second) << i;
@@ -41,6 +41,13 @@ TEST(EndReason, IsToldFromWhoSaidGoodbye) {
        "the gofer of the sandbox was killed"},
       {{0, {}, false, true, true}, EndReason::kGoferDied, "the gofer of the sandbox was killed"},
       {{exited(128), 128}, EndReason::kSandboxCrashed, "sentry) crashed"},
+      {{exited(2), 2, false, false, false, "panic: createStub: failed to get clone"},
+       EndReason::kProcessLimit,
+       "its limit of processes"},
+      // Its words alone say nothing.
+      {{exited(137), {}, false, false, false, "panic: createStub: failed to get clone"},
+       EndReason::kSandboxDied,
+       "sentry) was killed by signal 9"},
       {{exited(0), 0}, EndReason::kInitDied, "process 1) ended with status 0"},
   };
   for (const auto& one : cases) {

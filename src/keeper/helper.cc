@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "jail/runsc_filter.h"
+#include "keeper/box_limits.h"
 #include "keeper/messages.h"
 #include "keeper/rootfs.h"
 #include "sys/file_sys.h"
@@ -55,6 +56,7 @@ std::vector<std::string> runsc_command(const LaunchSpec& spec) {
   return {kRunscPath,
           std::string("--root=") + kRunscState,
           log,
+          std::string("--panic-log=") + kLogDir + "/panic.log",
           "--log-format=text",
           "--platform=" + spec.platform,
           spec.host_network ? "--network=host" : "--network=none",
@@ -70,7 +72,10 @@ std::vector<std::string> runsc_command(const LaunchSpec& spec) {
 }
 
 // In the child that becomes runsc. Returns only on failure.
-Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int notify_socket) {
+Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int notify_socket,
+                          const std::vector<int>& join) {
+  // First of all: nothing of the sandbox is ever outside of its groups.
+  for (const int group : join) TRY(sys::write_all(group, "0"));
   const UniqueFd out(open((std::string(kLogDir) + "/output").c_str(),
                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!out) return fail_errno(errno, "opening the sandbox's output");
@@ -88,6 +93,7 @@ Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int notify_so
   TRY(sys::close_on_exec_from(3));
   const UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (dup2(null.get(), kHighFd) < 0) return fail_errno(errno, "dup2");
+  TRY(limit_own_tasks(spec.limits.host_tasks));
   TRY(jail::drop_what_runsc_never_needs());
   const UniqueFd listener = TRY(jail::load_runsc_filter());
   const int fd = listener.get();
@@ -106,13 +112,13 @@ Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int notify_so
                     "it must be a static program; ./scripts/setup installs one that is");
 }
 
-Result<Running> start_runsc(const LaunchSpec& spec, int init_socket) {
+Result<Running> start_runsc(const LaunchSpec& spec, int init_socket, const std::vector<int>& join) {
   auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
   const int child_socket = there.get();
   UniqueFd pidfd;
   const pid_t pid = TRY(sys::raw_fork(0, &pidfd));
   if (pid == 0) {
-    const auto done = become_runsc(spec, init_socket, child_socket);
+    const auto done = become_runsc(spec, init_socket, child_socket, join);
     const Message message = failure(done.error());
     (void)send_message(child_socket, message);
     _exit(125);
@@ -145,6 +151,15 @@ std::string last_message(const std::string& log) {
   std::string text = log.substr(begin + kBegin.size(), end - begin - kBegin.size());
   std::erase(text, '\\');  // of its escaping; the words are for people
   return text;
+}
+
+// What Go's runtime said first when the sentry failed; the rest is stacks. Empty: nothing.
+std::string panic_line() {
+  const UniqueFd fd(open((std::string(kLogDir) + "/panic.log").c_str(), O_RDONLY | O_CLOEXEC));
+  char buffer[kLogTail];
+  const ssize_t n = fd ? read(fd.get(), buffer, sizeof buffer) : 0;
+  const std::string text(buffer, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  return text.substr(0, text.find('\n'));
 }
 
 // The last lines that runsc left, for the error of a box that did not start.
@@ -307,7 +322,9 @@ Result<void> set_up(HelperStart& start, int signals) {
   // A directory of the host's tree, held open, would be a way out of ours ("..").
   start.launch->data_dir.reset();
   start.launch->sources.clear();
-  TRY(sys::close_all_except({start.control, start.init_socket, start.lock, signals}));
+  std::vector<int> keep{start.control, start.init_socket, start.lock, signals};
+  keep.insert(keep.end(), start.join.begin(), start.join.end());
+  TRY(sys::close_all_except(std::move(keep)));
   // runsc has all capabilities in this user namespace: it must not trace us or open our /proc/1.
   return sys::forbid_inspection();
 }
@@ -331,15 +348,18 @@ Result<void> live(HelperStart& start) {
   TRY(set_up(start, signals.get()));
   struct stat overlay{};
   if (stat(kRootfs, &overlay) != 0) return fail_errno(errno, "stat of the box's root");
-  const Running running = TRY(start_runsc(start.launch->spec, start.init_socket));
+  const Running running = TRY(start_runsc(start.launch->spec, start.init_socket, start.join));
   // From here on only runsc has the init socket: its end must be seen by the session.
   close(start.init_socket);
+  for (const int group : start.join) close(group);
   Message message;
   message.kind = Message::kStarted;
   TRY(send_message(start.control, message));
   Ending ending;
   const bool by_itself = supervise(running, start.control, signals.get(), overlay.st_dev, ending);
-  const std::string log = by_itself ? log_tail() : "";
+  ending.panic = panic_line();
+  std::string log;
+  if (by_itself) log = ending.panic.empty() ? log_tail() : ending.panic;
   end_all_processes();
   if (!start.launch->spec.durable && start.launch->spec.scratch == Scratch::kDisk) {
     TRY(remove_box_files());
@@ -348,7 +368,7 @@ Result<void> live(HelperStart& start) {
     Error error;
     error.code = Code::kBoxDied;
     error.what = describe(ending);
-    if (!log.empty()) error.what += ": " + log;
+    if (!log.empty() && judge(ending) != EndReason::kProcessLimit) error.what += ": " + log;
     error.hint = std::string(end_reason_hint(judge(ending)));
     message = failure(error);
     message.kind = Message::kEnded;

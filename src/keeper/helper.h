@@ -9,6 +9,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "base/unique_fd.h"
 #include "keeper/id_plan.h"
@@ -18,9 +19,10 @@
 namespace temenos::keeper {
 
 struct HelperStart {
-  int control = -1;      // SOCK_SEQPACKET to the keeper
-  int init_socket = -1;  // becomes the box's fd 0
-  int lock = -1;         // on the data dir, an open file description of its own (flock(2))
+  int control = -1;       // SOCK_SEQPACKET to the keeper
+  int init_socket = -1;   // becomes the box's fd 0
+  int lock = -1;          // on the data dir, an open file description of its own (flock(2))
+  std::vector<int> join;  // what runsc writes "0" into, to be in the box's groups
   Launch* launch = nullptr;
   const IdPlan* plan = nullptr;
   std::optional<Sources> sources;  // cloned by the keeper when it is root

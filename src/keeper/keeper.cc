@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,12 +20,12 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "jail/keeper_rights.h"
+#include "keeper/box_limits.h"
 #include "keeper/callers.h"
 #include "keeper/deadline.h"
 #include "keeper/helper.h"
 #include "keeper/launch_spec.h"
 #include "keeper/messages.h"
-#include "keeper/oom_watch.h"
 #include "keeper/sources.h"
 #include "session/control.h"
 #include "sys/file_sys.h"
@@ -93,7 +94,8 @@ class Keeper {
   std::int64_t deadline_ = 0;
   Deadline ttl_;
   Deadline idle_;  // set while session has nothing to do
-  OomWatch oom_ = OomWatch::begin();
+  BoxLimits limits_;
+  UniqueFd term_;  // SIGTERM: systemd stops the box's scope
   bool ready_ = false;
   bool init_lost_ = false;  // session said that the box's init has left
 };
@@ -109,11 +111,10 @@ Message Keeper::ended(EndReason reason, const std::string& detail) const {
   return message;
 }
 
-// A process of ours was killed by somebody else. For want of memory?
+// A process of ours was killed by somebody else. By the kernel, at a limit?
 Message Keeper::died(EndReason reason) const {
-  const std::string evidence = oom_.evidence();
-  if (evidence.empty()) return ended(reason);
-  return ended(EndReason::kOutOfMemory, " (" + evidence + ")");
+  const auto cause = limits_.cause();
+  return cause ? ended(cause->reason, cause->detail) : ended(reason);
 }
 
 // From the moment in which the box is there for others.
@@ -135,6 +136,12 @@ std::optional<Message> Keeper::on_deadlines() const {
 }
 
 Result<void> Keeper::start() {
+  sigset_t term;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  term_.reset(signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK));
+  // Session and the rest inherit that: it is keeper who ends a box.
+  if (!term_ || sigprocmask(SIG_BLOCK, &term, nullptr) != 0) return fail_errno(errno, "signalfd");
   deadline_ = now_ms() + std::int64_t{launch_.spec.start_timeout_s} * 1000;
   if (mkdirat(launch_.data_dir.get(), "box", 0755) != 0 && errno != EEXIST) {
     return fail_errno(errno, "making " + escape(launch_.spec.data_dir) + "/box",
@@ -146,6 +153,8 @@ Result<void> Keeper::start() {
     return fail(Code::kUnsupported, "this root has no user ids to give to a box",
                 "it is the root of a user namespace, as in a container: run temenos outside of it");
   }
+  // Before anything is started: with systemd this process moves, and what it starts with it.
+  TRY(limits_.begin(launch_.spec, launch_.data_dir.get()));
   return start_helper();
 }
 
@@ -173,8 +182,12 @@ Result<void> Keeper::start_helper() {
   // The session first: it is small, and it must not inherit what the helper holds.
   TRY(start_session(std::move(init_session)));
   const int namespaces = kNamespaces | (launch_.spec.host_network ? 0 : CLONE_NEWNET);
+  start.join = limits_.join_fds();
   UniqueFd pidfd;
-  const auto pid = sys::raw_fork(namespaces, &pidfd);
+  auto pid = [&] {
+    const TasksForTheUser rest;
+    return sys::raw_fork(namespaces, &pidfd);
+  }();
   if (!pid) return tl::make_unexpected(no_user_namespaces(pid.error().sys_errno));
   if (*pid == 0) {
     helper_here.reset();
@@ -255,8 +268,8 @@ std::optional<Message> Keeper::on_helper() {
       // Without a session init leaves, and then runsc ends well.
       if (session_went_first()) return died(EndReason::kSessionDied);
       if (!ready_) message->kind = Message::kFailed;
-      if (may_be_oom(static_cast<EndReason>(message->value)) && !oom_.evidence().empty()) {
-        return died(EndReason::kOutOfMemory);
+      if (may_be_limit(static_cast<EndReason>(message->value)) && limits_.cause()) {
+        return died(EndReason::kSandboxDied);
       }
       return *message;
     default:
@@ -280,6 +293,8 @@ std::optional<Message> Keeper::on_session() {
       ready_ = true;
       Message ready;
       ready.kind = Message::kReady;
+      put_text(ready, limits_.trouble());
+      ready.numbers = limits_.numbers();
       if (!count_time()) return died(EndReason::kSessionDied);
       if (!callers_.tell_starter(ready)) return ended(EndReason::kStopped);
       if (launch_.spec.durable) callers_.outlive_starter();
@@ -335,18 +350,24 @@ Message Keeper::run() {
     polls = {{helper_control_.get(), POLLIN, 0},
              {session_gone ? -1 : session_control_.get(), POLLIN, 0},
              {ttl_.fd(), POLLIN, 0},
-             {idle_.fd(), POLLIN, 0}};
+             {idle_.fd(), POLLIN, 0},
+             {term_.get(), POLLIN, 0},
+             limits_.memory_poll()};
     const std::size_t own = polls.size();
     callers_.add_polls(polls);
     // After the session has left because init did, the helper's message is a moment away.
     const std::int64_t limit = session_gone ? 2000 : ready_ ? -1 : deadline_ - now_ms();
     if (!ready_ && limit <= 0) return ended(EndReason::kStartTimedOut);
-    const int n = poll(polls.data(), polls.size(), static_cast<int>(limit));
+    const int look = limits_.timeout_ms();
+    const bool look_first = look >= 0 && (limit < 0 || look < limit);
+    const int n = poll(polls.data(), polls.size(), look_first ? look : static_cast<int>(limit));
     if (n < 0 && errno != EINTR) return ended(EndReason::kHelperDied);
-    if (n == 0) {
+    if (n == 0 && !look_first) {
       return session_gone ? died(EndReason::kSessionDied) : ended(EndReason::kStartTimedOut);
     }
     if (n < 0) continue;
+    if (polls[4].revents != 0) return ended(EndReason::kStopped);
+    if (const auto over = limits_.check(polls[5].revents)) return ended(over->reason, over->detail);
     if (polls[0].revents != 0) {
       if (const auto message = on_helper()) return *message;
     }
@@ -357,7 +378,8 @@ Message Keeper::run() {
         session_gone = true;
       }
     }
-    if (callers_.serve(std::span(polls).subspan(own), session_gone ? -1 : session_control_.get())) {
+    if (callers_.serve(std::span(polls).subspan(own), session_gone ? -1 : session_control_.get(),
+                       limits_)) {
       return ended(EndReason::kStopped);
     }
     // Last, and not by `polls`: what session has just said may have put the end off.
@@ -386,6 +408,7 @@ void Keeper::end(const Message& last) {
     helper_.wait();
   }
   session_.wait();
+  limits_.end();
   if (!launch_.spec.durable) (void)remove_box(launch_.data_dir.get(), plan_);
   if (launch_.spec.durable) log_end(last);
   lock_.reset();
@@ -416,6 +439,7 @@ Error no_user_namespaces(int err) {
 }
 
 Result<void> remove_box(int data_dir, const IdPlan& plan) {
+  remove_noted_groups(data_dir);
   const auto box = sys::open_beneath(data_dir, "box", O_RDONLY | O_DIRECTORY);
   if (!box) {
     if (box.error().code == Code::kNotFound) return {};
@@ -470,7 +494,7 @@ int keeper_main(int control) {
   signal(SIGPIPE, SIG_IGN);
   // A signal meant for the caller's terminal group is the caller's to pass on; the keeper ends with
   // its socket.
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) signal(number, SIG_IGN);
+  for (const int number : {SIGINT, SIGHUP, SIGQUIT}) signal(number, SIG_IGN);
   // A starter may have it ignored; helper waits for runsc and says how it ended.
   signal(SIGCHLD, SIG_DFL);
   UniqueFd starter(control);

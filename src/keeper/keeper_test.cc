@@ -13,6 +13,7 @@
 #include <fstream>
 #include <future>
 
+#include "keeper/box_limits.h"
 #include "keeper/callers.h"
 #include "keeper/etc_parts.h"
 #include "keeper/messages.h"
@@ -87,7 +88,7 @@ TEST(Callers, ASessionThatReadsNothingHoldsUpNobody) {
     (void)sys::send_with_fds(caller.get(), {reinterpret_cast<const char*>(&attach), sizeof attach},
                              {&fd, 1});
     polls[1].revents = POLLIN;
-    (void)callers.serve(polls, fd);
+    (void)callers.serve(polls, fd, BoxLimits());
     return receive_message(caller.get());
   };
   auto asked = std::async(std::launch::async, [&] {

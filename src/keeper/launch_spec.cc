@@ -16,6 +16,7 @@ constexpr std::size_t kMaxBinds = 200;  // SCM_RIGHTS takes 253 descriptors (uni
 constexpr std::size_t kMaxPaths = 4096;
 constexpr std::size_t kMaxSpecBytes = 16u << 20;
 constexpr std::int64_t kMaxNumber = std::int64_t{1} << 40;  // as a policy's
+constexpr std::int64_t kMaxCpuThousandths = 8192 * 1000;    // as a policy's
 constexpr std::size_t kFixedFds = 3;  // spec, data dir, client; and the listener of a durable one
 
 // File names are bytes, JSON strings are not: paths below a directory that a box may write travel
@@ -75,6 +76,32 @@ Result<MemorySpec> read_memory(const json::value& value) {
   return memory;
 }
 
+json::object limits_to_json(const LimitSpec& limits) {
+  return {{"driver", limits.driver},
+          {"group", limits.group},
+          {"required", limits.required},
+          {"memory_mb", limits.memory_mb},
+          {"cpu_thousandths", limits.cpu_thousandths},
+          {"cpu_seconds", limits.cpu_seconds},
+          {"guest_tasks", limits.guest_tasks},
+          {"host_tasks", limits.host_tasks}};
+}
+
+Result<LimitSpec> read_limits(const json::value& value) {
+  auto reader = TRY(ObjectReader::of(value, "limits"));
+  LimitSpec limits;
+  limits.driver = TRY(reader.string("driver"));
+  limits.group = TRY(reader.string("group"));
+  limits.required = TRY(read_bool(reader, "required"));
+  limits.memory_mb = TRY(read_number(reader, "memory_mb", kMaxNumber, 0));
+  limits.cpu_thousandths = TRY(read_number(reader, "cpu_thousandths", kMaxCpuThousandths, 0));
+  limits.cpu_seconds = TRY(read_number(reader, "cpu_seconds", kMaxNumber, 0));
+  limits.guest_tasks = TRY(read_number(reader, "guest_tasks", kMaxNumber, 0));
+  limits.host_tasks = TRY(read_number(reader, "host_tasks", kMaxNumber, 0));
+  TRY(reader.finish());
+  return limits;
+}
+
 }  // namespace
 
 std::string to_json(const LaunchSpec& spec) {
@@ -96,12 +123,14 @@ std::string to_json(const LaunchSpec& spec) {
                                      {"runsc", spec.runsc},
                                      {"init", spec.init},
                                      {"session", spec.session},
+                                     {"scope", spec.scope},
                                      {"data_dir", spec.data_dir},
                                      {"durable", spec.durable},
                                      {"scratch", enum_name(spec.scratch)},
                                      {"scratch_mb", spec.scratch_mb},
                                      {"binds", binds},
                                      {"memory", memory},
+                                     {"limits", limits_to_json(spec.limits)},
                                      {"start_timeout_s", spec.start_timeout_s},
                                      {"ttl_s", spec.ttl_s},
                                      {"idle_s", spec.idle_s}});
@@ -117,6 +146,7 @@ Result<LaunchSpec> launch_spec_from_json(std::string_view text) {
   spec.runsc = TRY(reader.string("runsc"));
   spec.init = TRY(reader.string("init"));
   spec.session = TRY(reader.string("session"));
+  spec.scope = TRY(reader.string("scope"));
   spec.data_dir = TRY(reader.string("data_dir"));
   spec.durable = TRY(read_bool(reader, "durable"));
   spec.scratch = TRY(parse_enum<Scratch>(TRY(reader.string("scratch")), "scratch"));
@@ -129,6 +159,9 @@ Result<LaunchSpec> launch_spec_from_json(std::string_view text) {
   if (memory != nullptr) {
     for (const auto& value : *memory) spec.memory.push_back(TRY(read_memory(value)));
   }
+  const json::value* limits = TRY(reader.optional_object("limits"));
+  if (limits == nullptr) return fail(Code::kInvalidArgument, "limits are missing");
+  spec.limits = TRY(read_limits(*limits));
   spec.start_timeout_s = static_cast<unsigned>(TRY(read_number(reader, "start_timeout_s", 3600)));
   spec.ttl_s = TRY(read_number(reader, "ttl_s", kMaxNumber, 0));
   spec.idle_s = TRY(read_number(reader, "idle_s", kMaxNumber, 0));

@@ -32,6 +32,20 @@ struct MemorySpec {
   bool operator==(const MemorySpec&) const = default;
 };
 
+// What the box may use. 0: no limit.
+struct LimitSpec {
+  std::string driver = "none";  // cgroup::driver_name()
+  std::string group;            // its group's name (cgroup/make.h)
+  bool required = false;        // no box without what the driver keeps
+  std::int64_t memory_mb = 0;   // of the sandbox, gVisor's own use included
+  std::int64_t cpu_thousandths = 0;
+  std::int64_t cpu_seconds = 0;
+  std::int64_t guest_tasks = 0;  // processes and threads of one user id in the box
+  std::int64_t host_tasks = 0;   // of the sandbox on the host
+
+  bool operator==(const LimitSpec&) const = default;
+};
+
 struct LaunchSpec {
   std::string hostname;
   std::string platform;       // "systrap", "ptrace" or "kvm"
@@ -39,6 +53,7 @@ struct LaunchSpec {
   std::string runsc;          // paths of the programs: absolute, no symlink in them
   std::string init;
   std::string session;
+  std::string scope;
   std::string data_dir;  // owned by the caller, mode 0700; the box's files lie in its "box"
   // The box outlives its starter, and its files outlive the box. Else both go with the starter.
   bool durable = false;
@@ -46,6 +61,7 @@ struct LaunchSpec {
   std::int64_t scratch_mb = 1024;    // what kMemory holds
   std::vector<BindSpec> binds;
   std::vector<MemorySpec> memory;
+  LimitSpec limits;
   unsigned start_timeout_s = 30;
   std::int64_t ttl_s = 0;   // from ready on; 0: no end
   std::int64_t idle_s = 0;  // without an operation in session; 0: no end

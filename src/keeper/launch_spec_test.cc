@@ -19,6 +19,8 @@ LaunchSpec example() {
   spec.runsc = "/opt/runsc";
   spec.init = "/opt/init";
   spec.session = "/opt/session";
+  spec.scope = "/opt/scope";
+  spec.limits = {"cgroup1", "temenos-x", true, 128, 500, 30, 100, 464};
   spec.data_dir = "/data/one";
   spec.binds = {{"/a", "/b", true, {"hidden dir"}, {".git/config", "x/y"}},
                 {"/c", "/d", false, {}, {}}};

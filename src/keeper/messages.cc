@@ -27,6 +27,9 @@ std::size_t descriptors_of(std::uint32_t kind) {
   return kind == Message::kAttach ? 1 : kind == Message::kAddJob ? 2 : 0;
 }
 
+void put_text(Message& message, std::string_view what) { put(message.what, what); }
+std::string text_of(const Message& message) { return get(message.what); }
+
 Message failure(const Error& error) {
   Message message;
   message.kind = Message::kFailed;

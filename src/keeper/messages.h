@@ -12,12 +12,31 @@
 
 namespace temenos::keeper {
 
+// What a box uses, in numbers. kUnknown: this host does not tell.
+struct Numbers {
+  static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
+  std::uint64_t memory_bytes = kUnknown;
+  std::uint64_t memory_peak_bytes = kUnknown;
+  std::uint64_t cpu_us = kUnknown;
+  std::uint64_t tasks = kUnknown;  // of the host
+  std::uint64_t tasks_peak = kUnknown;
+  std::uint64_t disk_bytes = kUnknown;
+  // Hundredths of a per cent of the last 10 s.
+  std::uint64_t memory_pressure = kUnknown;
+  std::uint64_t cpu_pressure = kUnknown;
+  std::uint64_t io_pressure = kUnknown;
+  std::uint64_t oom_kills = 0;
+  std::uint32_t driver = 0;  // cgroup::Driver
+  std::uint32_t held = 0;    // of kHeld...: what the host's kernel keeps for this box
+  static constexpr std::uint32_t kHeldMemory = 1, kHeldCpu = 2, kHeldTasks = 4;
+};
+
 struct Message {
   enum Kind : std::uint32_t {
     kNamespaces = 1,  // helper → keeper: the user namespace is there, waiting for its id maps
     kMapped,          // keeper → helper: go on
     kStarted,         // helper → keeper: runsc runs
-    kReady,           // keeper → starter, helper: the box's init answered
+    kReady,           // keeper → starter, helper: the box's init answered; `what` is a warning
     kFailed,          // helper → keeper → launcher: no box; code, sys_errno, what, hint say why
     kEnded,           // helper → keeper → launcher: the box is gone; value is the EndReason
     kStop,            // caller → keeper: end the box
@@ -25,6 +44,7 @@ struct Message {
     kAddJob,          // caller → keeper: two descriptors, the spool of job `value`, each of at most
                       // `limit` bytes; to session
     kPing,            // caller → keeper: is the box alive?
+    kStats,           // caller → keeper: what does the box use? The answer is a kOk with `numbers`
     kOk,              // keeper → caller: what was asked for is done
   };
   std::uint32_t kind = 0;
@@ -34,11 +54,16 @@ struct Message {
   std::int32_t sys_errno = 0;
   char what[768] = {};
   char hint[256] = {};
+  Numbers numbers;
 };
 
 // How many descriptors come with a request of this kind.
 std::size_t descriptors_of(std::uint32_t kind);
 inline constexpr std::size_t kMaxMessageFds = 2;
+
+// Cut to what fits.
+void put_text(Message& message, std::string_view what);
+std::string text_of(const Message& message);
 
 Message failure(const Error& error);
 Error to_error(const Message& message);

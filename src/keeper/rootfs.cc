@@ -406,8 +406,11 @@ Result<void> write_bundle(const LaunchSpec& spec) {
   std::sort(users.begin(), users.end(),
             [](const OciMount& a, const OciMount& b) { return a.target < b.target; });
   mounts.insert(mounts.end(), users.begin(), users.end());
-  const gvisor::OciConfig config{
-      kRootfs, {std::string(kBoxPrivateDir) + "/init"}, spec.hostname, std::move(mounts)};
+  const gvisor::OciConfig config{kRootfs,
+                                 {std::string(kBoxPrivateDir) + "/init"},
+                                 spec.hostname,
+                                 std::move(mounts),
+                                 spec.limits.guest_tasks};
   TRY(make_dir(kBundle));
   const UniqueFd bundle = TRY(open_path(kBundle));
   return sys::write_new_file(bundle.get(), "config.json", gvisor::oci_config_json(config), 0644);

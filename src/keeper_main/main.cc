@@ -1,12 +1,19 @@
-// temenos-keeper: started by the temenos library with its control socket as descriptor 3.
+// temenos-keeper: started by the temenos library with its control socket as descriptor 3, or with
+// --try-limits to say what limits this host keeps.
 #include <unistd.h>
 
 #include <cstdio>
+#include <string_view>
 
 #include "keeper/keeper.h"
+#include "keeper/limit_trials.h"
 
-int main() {
+int main(int argc, char** argv) {
   constexpr int kControl = 3;
+  if (argc == 3 && std::string_view(argv[1]) == temenos::keeper::kTryLimits) {
+    const auto trials = temenos::cgroup::try_drivers(argv[2]);
+    return puts(temenos::keeper::trials_to_json(trials).c_str()) < 0 ? 1 : 0;
+  }
   if (isatty(0) && isatty(1)) {
     fputs("temenos-keeper: this program is started by temenos; run 'temenos --help'\n", stderr);
     return 125;

@@ -155,12 +155,7 @@ TEST_F(BadInputTest, WhatIsNotBuiltStartsNothing) {
       {{"--net", "nat"}, "the network mode 'nat' is not built yet: say --no-net"},
       {{"--no-net", "--image", "debian"}, "images are not built yet"},
       {{"--no-net", "--review"}, "--review is not built yet: use --ephemeral"},
-      {{"--no-net", "--memory", "512"}, "limits of memory"},
-      {{"--no-net", "--cpus", "1"}, "limits of memory"},
-      {{"--no-net", "--cpu", "10"}, "limits of memory"},
-      {{"--no-net", "--pids", "100"}, "limits of memory"},
       {{"--no-net", "--disk", "100"}, "a limit of disk"},
-      {{"--no-net", "--limits", "required"}, "limits are not built yet"},
       {{"--no-net", "--enforcement", "cooperative"}, "cooperative enforcement"},
   };
   for (const auto& one : cases) {

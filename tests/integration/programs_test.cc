@@ -112,8 +112,12 @@ TEST_F(ProgramsTest, DoctorSaysThatABoxRuns) {
   }
   EXPECT_EQ(json->at("network").at("mode").as_string(), "none");
   EXPECT_FALSE(json->at("network").at("why").as_string().empty());
-  EXPECT_EQ(json->at("limits").at("driver").as_string(), "none");
-  EXPECT_FALSE(json->at("limits").at("why").as_string().empty());
+  const auto& limits = json->at("limits");
+  for (const char* kind : {"memory", "cpu", "pids"}) EXPECT_TRUE(limits.at(kind).is_bool()) << kind;
+  // Either all holds, or it says why not and what to do.
+  EXPECT_EQ(limits.at("memory").as_bool() && limits.at("cpu").as_bool(),
+            limits.at("why").as_string().empty());
+  EXPECT_EQ(limits.at("why").as_string().empty(), limits.at("fix").as_string().empty());
   EXPECT_TRUE(json->at("overlay").at("ok").as_bool());
   EXPECT_TRUE(json->at("tools").as_object().contains("newuidmap"));
 }

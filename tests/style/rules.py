@@ -19,6 +19,7 @@ LIBRARIES = {
     'CLI/': ('src/cli/',),
     'seccomp.h': ('src/jail/',),
     'cap-ng.h': ('src/jail/',),
+    'systemd/': ('src/scope_main/',),
     'idn2.h': ('src/policy/',),
     'tl/expected.hpp': ('include/temenos/error.h',),
     'gtest/': ('_test.cc', 'tests/', 'testing/'),

@@ -1,0 +1,128 @@
+#include "cgroup/bite.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "base/try.h"
+#include "sys/file_sys.h"
+#include "sys/process_sys.h"
+
+namespace temenos::cgroup {
+namespace {
+
+constexpr std::uint64_t kMemory = std::uint64_t{16} << 20;
+constexpr std::size_t kTooMuch = std::size_t{64} << 20;
+constexpr std::uint64_t kTasks = 3;
+constexpr std::uint32_t kCpuThousandths = 100;  // 10 ms in each 100
+constexpr std::int64_t kWorkNs = 40'000'000;    // of wall time without a limit: four times that
+constexpr int kPatienceMs = 5'000;
+
+std::int64_t now_ns(clockid_t clock) {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+// What the child has seen, in its exit status.
+constexpr int kForkRefused = 1;
+constexpr int kWasSlow = 2;
+constexpr int kFailed = 4;
+
+bool join(const std::vector<int>& fds) {
+  for (const int fd : fds) {
+    if (write(fd, "0", 1) != 1) return false;
+  }
+  return true;
+}
+
+// More than the limit; each child waits to be killed by us.
+bool fork_is_refused() {
+  pid_t children[kTasks + 1];
+  std::size_t count = 0;
+  bool refused = false;
+  while (count < kTasks + 1 && !refused) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      pause();
+      _exit(0);
+    }
+    if (pid < 0) {
+      refused = errno == EAGAIN;
+      break;
+    }
+    children[count++] = pid;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    kill(children[i], SIGKILL);
+    waitpid(children[i], nullptr, 0);
+  }
+  return refused;
+}
+
+// Work that takes four periods under the quota, and no more than one on the busiest machine that
+// gives a process half of a CPU.
+bool work_is_slow() {
+  const std::int64_t begin = now_ns(CLOCK_MONOTONIC);
+  while (now_ns(CLOCK_PROCESS_CPUTIME_ID) < kWorkNs) {
+  }
+  return now_ns(CLOCK_MONOTONIC) - begin > 2 * kWorkNs;
+}
+
+int run_into_limits(const std::vector<int>& join_fds, const Controls& controls) {
+  if (!join(join_fds)) return kFailed;
+  int seen = 0;
+  if (controls.tasks && fork_is_refused()) seen |= kForkRefused;
+  if (controls.cpu && work_is_slow()) seen |= kWasSlow;
+  return seen;
+}
+
+int use_memory(const std::vector<int>& join_fds) {
+  if (!join(join_fds)) return kFailed;
+  void* memory =
+      mmap(nullptr, kTooMuch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return kFailed;
+  memset(memory, 1, kTooMuch);
+  return 0;
+}
+
+template <typename F>
+Result<sys::ExitStatus> in_child(F work) {
+  auto child = TRY(sys::start_in_namespaces(0, [&work] {
+    if (!sys::die_with_parent()) return kFailed;
+    return work();
+  }));
+  pollfd fd{child.pidfd(), POLLIN, 0};
+  if (poll(&fd, 1, kPatienceMs) <= 0) child.send(SIGKILL);
+  const auto status = child.wait();
+  if (!status) return fail(Code::kInternal, "waiting for a child");
+  return *status;
+}
+
+}  // namespace
+
+Result<Controls> bite(Group& group) {
+  TRY(group.limit({kMemory, kCpuThousandths, kTasks}));
+  const auto fds = group.join_fds();
+  Controls held;
+  const auto first = TRY(in_child([&] { return run_into_limits(fds, group.controls()); }));
+  if (first.code < 0 || (first.code & kFailed) != 0) {
+    return fail(Code::kUnsupported, "no process can be put into the group");
+  }
+  held.tasks = (first.code & kForkRefused) != 0;
+  held.cpu = (first.code & kWasSlow) != 0;
+  if (!group.controls().memory) return held;
+  const auto before = group.oom_kills();
+  const auto second = TRY(in_child([&] { return use_memory(fds); }));
+  held.memory = second.signal == SIGKILL && group.oom_kills() > before;
+  return held;
+}
+
+}  // namespace temenos::cgroup

@@ -1,0 +1,354 @@
+#include "cgroup/make.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pwd.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "cgroup/bite.h"
+#include "cgroup/hierarchy.h"
+#include "sys/file_sys.h"
+#include "sys/process_sys.h"
+
+namespace temenos::cgroup {
+namespace {
+
+constexpr char kPrefix[] = "temenos-";
+constexpr std::size_t kMaxName = 200;
+constexpr std::size_t kMaxFile = 64 * 1024;
+constexpr int kScopeTimeoutMs = 5'000;  // a bus that hangs must not hold up a start
+constexpr int kTrialTimeoutMs = 20'000;
+constexpr std::chrono::milliseconds kRemoveStep{5};
+constexpr const char* kV1Controllers[] = {"memory", "pids", "cpu", "cpuacct", "freezer"};
+
+std::string user_name() {
+  const passwd* entry = getpwuid(geteuid());
+  return entry != nullptr ? entry->pw_name : std::to_string(geteuid());
+}
+
+bool is_name(std::string_view name) {
+  return name.starts_with(kPrefix) && name.size() <= kMaxName &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || c == '.' || c == '-';
+         });
+}
+
+bool systemd_runs() {
+  struct stat st{};
+  return lstat("/run/systemd/system", &st) == 0 && S_ISDIR(st.st_mode);  // sd_booted(3)
+}
+
+bool is_socket(const std::string& path) {
+  struct stat st{};
+  return stat(path.c_str(), &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
+std::string bus_of(Driver driver) {
+  if (driver == Driver::kSystemdSystem) return "/run/dbus/system_bus_socket";
+  return "/run/user/" + std::to_string(geteuid()) + "/bus";
+}
+
+Result<void> write_file(const std::string& path, std::string_view text) {
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd) return fail_errno(errno, "opening " + escape(path));
+  return sys::write_all(fd.get(), text);
+}
+
+bool has_word(const std::string& text, const std::string& word) {
+  std::string flat = text;
+  std::replace(flat.begin(), flat.end(), '\n', ' ');
+  const auto words = split(flat, ' ');
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// For the groups below it. Which of them it cannot give is seen in the group that is made.
+void enable_controllers(const std::string& directory) {
+  for (const char* controller : {"+memory", "+pids", "+cpu"}) {
+    (void)write_file(directory + "/cgroup.subtree_control", controller);
+  }
+}
+
+// ---- systemd
+
+Result<void> check_systemd(Driver driver) {
+  if (!systemd_runs()) {
+    return fail(Code::kUnsupported, "systemd does not run this machine",
+                "run temenos as root, or in a cgroup v2 subtree of your own (docs/limits.md)");
+  }
+  if (!TRY(read_hierarchies()).only_unified()) {
+    return fail(Code::kUnsupported, "this machine has cgroup v1, or v1 and v2 mixed",
+                "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line");
+  }
+  if (is_socket(bus_of(driver))) return {};
+  if (driver == Driver::kSystemdSystem) {
+    return fail(Code::kUnsupported, "there is no system bus (" + bus_of(driver) + ")",
+                "sudo apt-get install dbus");
+  }
+  if (!is_socket("/run/user/" + std::to_string(geteuid()) + "/systemd/private")) {
+    return fail(Code::kUnsupported, "no systemd of this user runs (no user@.service)",
+                "sudo loginctl enable-linger " + user_name());
+  }
+  return fail(Code::kUnsupported, "the user's systemd has no bus (" + bus_of(driver) + ")",
+              "sudo apt-get install dbus-user-session");
+}
+
+std::uint64_t with_reserve(std::uint64_t value, std::uint64_t reserve) {
+  return value == 0 ? 0 : value + reserve;
+}
+
+Result<Group> make_in_scope(const Request& request) {
+  TRY(check_systemd(request.driver));
+  const bool system = request.driver == Driver::kSystemdSystem;
+  const std::uint64_t cpu_us =
+      std::uint64_t{request.limits.cpu_thousandths == 0
+                        ? 0
+                        : request.limits.cpu_thousandths + kReserveCpuThousandths} *
+      1000;
+  const std::vector<std::string> argv{
+      request.scope_program,
+      bus_of(request.driver),
+      request.name + ".scope",
+      std::to_string(getpid()),
+      request.description,
+      std::to_string(with_reserve(request.limits.memory_bytes, kReserveBytes)),
+      std::to_string(with_reserve(request.limits.tasks, kReserveTasks)),
+      std::to_string(cpu_us)};
+  auto ran = sys::run_program(argv, kMaxFile, kScopeTimeoutMs);
+  if (!ran) {
+    return tl::make_unexpected(std::move(ran).error().with_context("systemd does not answer"));
+  }
+  if (ran->status.code != 0) {
+    const std::string text = ran->output.substr(0, ran->output.find('\n'));
+    return fail(Code::kUnsupported, "systemd makes no scope: " + escape(text),
+                system ? "see 'systemctl status'" : "see 'systemctl --user status'");
+  }
+  const Hierarchies now = TRY(read_hierarchies());
+  const std::string& scope = now.unified.own;
+  if (!scope.ends_with("/" + request.name + ".scope")) {
+    return fail(Code::kUnsupported, "systemd has not moved this process into its scope",
+                "try again");
+  }
+  // Where a group has controllers to give, it may have no process.
+  const std::string supervise = scope + "/supervise";
+  if (mkdir(supervise.c_str(), 0755) != 0) return fail_errno(errno, "making " + supervise);
+  TRY(write_file(supervise + "/cgroup.procs", "0"));
+  enable_controllers(scope);
+  return Group::make_unified(scope + "/sandbox");
+}
+
+// ---- a subtree of the unified hierarchy
+
+// systemd marks what it has given away (systemd.resource-control(5), Delegate=); nobody else may
+// make groups where it rules.
+bool is_delegated(const std::string& directory) {
+  char value[2] = {};
+  const std::string name = directory.substr(directory.rfind('/') + 1);
+  return getxattr(directory.c_str(), "user.delegate", value, sizeof value) == 1 &&
+         value[0] == '1' && !name.starts_with("user@");  // that one is another systemd's
+}
+
+Result<std::string> find_subtree() {
+  const Hierarchies now = TRY(read_hierarchies());
+  const Hierarchy& unified = now.unified;
+  const auto nothing = [](const std::string& what) {
+    return fail(Code::kUnsupported, what,
+                "run temenos as root, or in a cgroup v2 subtree of your own (docs/limits.md)");
+  };
+  if (unified.mount.empty() || unified.own.empty()) return nothing("no cgroup v2 is mounted");
+  const bool guarded = systemd_runs();
+  for (std::string at = unified.own; at.size() >= unified.mount.size();
+       at = at.substr(0, at.rfind('/'))) {
+    // Whoever joins comes from our own group: the kernel asks for this file of what both lie in.
+    if (access(at.c_str(), W_OK | X_OK) != 0 || access((at + "/cgroup.procs").c_str(), W_OK) != 0)
+      continue;
+    if (guarded && !is_delegated(at)) continue;
+    const std::string controllers =
+        sys::read_path(at + "/cgroup.controllers", kMaxFile).value_or("");
+    if (!has_word(controllers, "memory") && !has_word(controllers, "pids")) continue;
+    enable_controllers(at);
+    const std::string given = sys::read_path(at + "/cgroup.subtree_control", kMaxFile).value_or("");
+    if (has_word(given, "memory") || has_word(given, "pids")) return at;
+  }
+  return nothing("no cgroup v2 subtree with controllers belongs to this user");
+}
+
+Result<Group> make_in_subtree(const Request& request) {
+  return Group::make_unified(TRY(find_subtree()) + "/" + request.name);
+}
+
+// ---- v1
+
+Result<Group> make_v1(const Request& request) {
+  if (geteuid() != 0) {
+    return fail(Code::kUnsupported, "groups of cgroup v1 are for root only", "run temenos as root");
+  }
+  const Hierarchies now = TRY(read_hierarchies());
+  std::vector<std::pair<std::string, std::string>> parents;
+  bool limits = false;
+  for (const char* controller : kV1Controllers) {
+    const auto found = now.v1.find(controller);
+    if (found == now.v1.end() || found->second.own.empty()) continue;
+    parents.emplace_back(controller, found->second.own);
+    limits = limits || std::string_view(controller) == "memory" ||
+             std::string_view(controller) == "pids";
+  }
+  if (!limits) {
+    return fail(Code::kUnsupported, "no cgroup v1 hierarchy of memory or pids is mounted",
+                "mount cgroup v2: it has what is needed");
+  }
+  return Group::make_v1(parents, request.name);
+}
+
+bool for_this_user(Driver driver) {
+  const bool root = geteuid() == 0;
+  if (driver == Driver::kSystemdUser) return !root;
+  if (driver == Driver::kSystemdSystem) return root;
+  return true;
+}
+
+Result<Group> make_unlimited(const Request& request) {
+  switch (request.driver) {
+    case Driver::kNone:
+      break;
+    case Driver::kSystemdUser:
+    case Driver::kSystemdSystem:
+      return make_in_scope(request);
+    case Driver::kCgroup2:
+      return make_in_subtree(request);
+    case Driver::kCgroup1:
+      return make_v1(request);
+  }
+  return fail(Code::kUnsupported, "this host has no way to make groups", "see 'temenos doctor'");
+}
+
+// ---- trials
+
+Trial failed(Driver driver, const Error& error) {
+  return {driver,
+          {},
+          error.to_string().substr(0, error.to_string().find(": " + error.hint)),
+          error.hint};
+}
+
+std::string fix_of(Driver driver) {
+  if (driver == Driver::kSystemdUser) {
+    return "sudo sh -c 'mkdir -p /etc/systemd/system/user@.service.d && printf \"[Service]\\n"
+           "Delegate=cpu memory pids\\n\" > /etc/systemd/system/user@.service.d/temenos.conf && "
+           "systemctl daemon-reload', and log in anew";
+  }
+  return "boot with a kernel that has the controllers memory, pids and cpu, all turned on";
+}
+
+// In a process of its own: with systemd it moves.
+Trial try_driver(Driver driver, const std::string& scope_program) {
+  Request request;
+  request.driver = driver;
+  request.name = kPrefix + ("trial-" + random_hex(6));
+  request.description = "temenos tries its limits";
+  request.scope_program = scope_program;
+  auto group = make_unlimited(request);
+  if (!group) return failed(driver, group.error());
+  const auto held = bite(*group);
+  (void)group->remove();
+  if (!held) return failed(driver, held.error());
+  Trial trial{driver, *held, "", ""};
+  if (held->all()) return trial;
+  trial.why = "no limit of " + held->missing() + " holds";
+  trial.fix = fix_of(driver);
+  return trial;
+}
+
+}  // namespace
+
+Result<Group> make_group(const Request& request) {
+  if (!is_name(request.name)) return fail(Code::kInternal, "a bad name of a group");
+  Group group = TRY(make_unlimited(request));
+  const auto limited = group.limit(request.limits);
+  if (limited) return group;
+  (void)group.remove();
+  return tl::make_unexpected(limited.error());
+}
+
+std::vector<Trial> try_drivers(const std::string& scope_program) {
+  std::vector<Trial> trials;
+  for (const Driver driver : kDrivers) {
+    if (!for_this_user(driver)) continue;
+    Trial trial = failed(driver, fail(Code::kTimedOut, "trying it took too long").value());
+    auto pair = sys::socket_pair(SOCK_SEQPACKET);
+    if (!pair) continue;
+    const int there = pair->second.get();
+    auto child = sys::start_in_namespaces(0, [&] {
+      (void)sys::die_with_parent();
+      const Trial done = try_driver(driver, scope_program);
+      const std::string flags{done.controls.memory ? '1' : '0', done.controls.cpu ? '1' : '0',
+                              done.controls.tasks ? '1' : '0'};
+      (void)sys::send_with_fds(there, flags + done.why + '\0' + done.fix, {});
+      return 0;
+    });
+    pair->second.reset();
+    if (!child) continue;
+    pollfd fd{pair->first.get(), POLLIN, 0};
+    if (poll(&fd, 1, kTrialTimeoutMs) == 1) {
+      const auto said = sys::receive_with_fds(pair->first.get(), kMaxFile, 0);
+      if (said && said->bytes.size() >= 3) {
+        const std::string& text = said->bytes;
+        trial.controls = {text[0] == '1', text[1] == '1', text[2] == '1'};
+        const auto end = text.find('\0');
+        trial.why = text.substr(3, end - 3);
+        trial.fix = end == text.npos ? "" : text.substr(end + 1);
+      }
+    }
+    child->send(SIGKILL);
+    child->wait();
+    trials.push_back(trial);
+    if (trial.controls.all()) break;
+  }
+  return trials;
+}
+
+Trial best_of(const std::vector<Trial>& trials) {
+  Trial best;
+  const auto worth = [](const Trial& trial) {
+    return 4 * trial.controls.memory + 2 * trial.controls.tasks + trial.controls.cpu;
+  };
+  for (const auto& trial : trials) {
+    if (worth(trial) > worth(best)) best = trial;
+  }
+  if (best.driver == Driver::kNone && !trials.empty()) {
+    best.why = trials.front().why;
+    best.fix = trials.front().fix;
+  }
+  return best;
+}
+
+bool remove_groups(const std::vector<std::string>& directories, int patience_ms) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(patience_ms);
+  bool all = true;
+  for (const auto& path : directories) {
+    const auto slash = path.rfind('/');
+    if (!path.starts_with("/") || !is_name(path.substr(slash + 1))) continue;
+    while (rmdir(path.c_str()) != 0 && errno != ENOENT) {
+      if (errno != EBUSY || std::chrono::steady_clock::now() >= limit) {
+        all = false;
+        break;
+      }
+      // The older hierarchies have no event for it.
+      std::this_thread::sleep_for(kRemoveStep);
+    }
+  }
+  return all;
+}
+
+}  // namespace temenos::cgroup

@@ -1,0 +1,58 @@
+// Making a box's group with a driver, and trying what the drivers of this host are worth.
+//
+// Thread-safety: none. The calling process must have one thread and no child that it minds: with
+// systemd it moves into the new scope itself (see make_group).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cgroup/driver.h"
+#include "cgroup/group.h"
+#include "temenos/error.h"
+
+namespace temenos::cgroup {
+
+struct Request {
+  Driver driver = Driver::kNone;
+  std::string name;           // of the group, without ".scope": [A-Za-z0-9_.-], at most 200 bytes
+  std::string description;    // for people, one line
+  std::string scope_program;  // path of temenos-scope
+  Limits limits;
+};
+
+// What beside a box's sandbox is in its scope: keeper, session, helper. The scope's own limits are
+// the sandbox's and this.
+inline constexpr std::uint64_t kReserveBytes = std::uint64_t{96} << 20;
+inline constexpr std::uint64_t kReserveTasks = 64;
+inline constexpr std::uint32_t kReserveCpuThousandths = 500;
+
+// The group, with its limits set. Fails when the driver cannot be used here, or when a limit that
+// is asked for and that its controls() hold was not taken.
+//
+// systemd: the calling process moves into the scope NAME.scope, into its group "supervise", and the
+// group that is made is "sandbox" beside it: what is in there can be killed for want of memory
+// without the caller, and its counters are there as long as the caller lives. systemd removes all
+// of it when the last process has left.
+Result<Group> make_group(const Request& request);
+
+// What a driver keeps here, seen to bite: a process in a group that is made for it reaches each
+// limit.
+struct Trial {
+  Driver driver = Driver::kNone;
+  Controls controls;
+  std::string why;  // what is missing
+  std::string fix;  // a command
+};
+// In the order of preference, those that can matter to this user. Takes up to half a second.
+std::vector<Trial> try_drivers(const std::string& scope_program);
+// The one to use: the first that keeps everything, else the first that keeps most. kNone when none
+// does anything.
+Trial best_of(const std::vector<Trial>& trials);
+
+// Removes groups that a killed keeper may have left, by the paths that it had noted. What still
+// dies in one is waited for, up to `patience_ms`; what lives is not touched. Anything that is not a
+// name of ours is ignored. True: none of them is there any more.
+bool remove_groups(const std::vector<std::string>& directories, int patience_ms);
+
+}  // namespace temenos::cgroup
