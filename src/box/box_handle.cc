@@ -249,11 +249,9 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   spec.start_timeout_s = options.start_timeout_s;
   spec.scratch = policy->scratch;
   spec.scratch_mb = policy->limits.disk_mb.value_or(spec.scratch_mb);
-  auto plan = TRY(plan_limits(policy->limits, policy->limits_mode, options.limits, options.platform,
-                              host_size()));
-  spec.limits = std::move(plan.spec);
+  spec.limits = TRY(plan_limits(policy->limits, policy->limits_mode, options.limits,
+                                options.platform, host_size()));
   spec.limits.group = group_name();
-  warnings_.insert(warnings_.end(), plan.warnings.begin(), plan.warnings.end());
   spec.ttl_s = policy->limits.ttl_seconds.value_or(0);
   spec.idle_s = policy->limits.idle_seconds.value_or(0);
   auto duplicate = [](int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 3)); };

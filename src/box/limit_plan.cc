@@ -77,10 +77,10 @@ cgroup::Controls held_here(const cgroup::Trial& trial) {
   return held;
 }
 
-Result<LimitPlan> plan_limits(const Limits& limits, LimitsMode mode, const cgroup::Trial& trial,
-                              std::string_view platform, const HostSize& host) {
-  LimitPlan plan;
-  keeper::LimitSpec& spec = plan.spec;
+Result<keeper::LimitSpec> plan_limits(const Limits& limits, LimitsMode mode,
+                                      const cgroup::Trial& trial, std::string_view platform,
+                                      const HostSize& host) {
+  keeper::LimitSpec spec;
   const auto& need = need_of(platform);
   const auto fair = (static_cast<std::int64_t>(host.tasks / kTasksShare) - need.always) / need.each;
   spec.driver = cgroup::driver_name(trial.driver);
@@ -96,17 +96,17 @@ Result<LimitPlan> plan_limits(const Limits& limits, LimitsMode mode, const cgrou
   const bool cpu_asked = limits.cpus || limits.cpu_seconds;
   if (spec.required) {
     held.cpu = held.cpu || !cpu_asked;
-    if (held.all()) return plan;
+    if (held.all()) return spec;
     return fail(Code::kUnsupported,
                 "limits are required, and this host keeps no limit of " + held.missing() + " (" +
                     trial.why + ")",
                 trial.fix);
   }
-  if (held.all()) return plan;
+  if (held.all()) return spec;
   // What nobody has asked for and what cannot be had is said, too: the host is without it.
-  plan.warnings.push_back("no limit of " + held.missing() + " holds for this box (" + trial.why +
-                          "): " + trial.fix);
-  return plan;
+  spec.note =
+      "no limit of " + held.missing() + " holds for this box (" + trial.why + "): " + trial.fix;
+  return spec;
 }
 
 }  // namespace temenos::box

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "cgroup/make.h"
 #include "keeper/launch_spec.h"
@@ -29,13 +28,10 @@ std::int64_t host_tasks_for(std::int64_t guest_tasks, std::string_view platform)
 // counts them for each box (keeper/box_limits.h).
 cgroup::Controls held_here(const cgroup::Trial& trial);
 
-struct LimitPlan {
-  keeper::LimitSpec spec;
-  std::vector<std::string> warnings;
-};
-// `trial`: what the driver to be used keeps. kUnsupported: the policy requires limits that it does
-// not keep.
-Result<LimitPlan> plan_limits(const Limits& limits, LimitsMode mode, const cgroup::Trial& trial,
-                              std::string_view platform, const HostSize& host);
+// All but the group's name. `trial`: what the driver to be used keeps. kUnsupported: the policy
+// requires limits that it does not keep.
+Result<keeper::LimitSpec> plan_limits(const Limits& limits, LimitsMode mode,
+                                      const cgroup::Trial& trial, std::string_view platform,
+                                      const HostSize& host);
 
 }  // namespace temenos::box

@@ -65,6 +65,7 @@ Result<void> BoxLimits::begin(const LaunchSpec& spec, int data_dir) {
   data_dir_ = data_dir;
   remove_noted_groups(data_dir);
   oom_ = OomWatch::begin();
+  trouble_ = spec.limits.note;
   if (cgroup::driver_named(spec.limits.driver) == cgroup::Driver::kNone) return {};
   const auto made = make(spec, data_dir);
   if (!made) {

@@ -45,7 +45,7 @@ class BoxLimits {
   Result<void> begin(const LaunchSpec& spec, int data_dir);
   // What runsc joins before it is runsc (cgroup/group.h).
   std::vector<int> join_fds() const { return group_.join_fds(); }
-  // Why a group that was to be had could not be made; empty when all is as it was to be.
+  // What is not kept, and why, for people; empty when all is.
   const std::string& trouble() const { return trouble_; }
 
   // To be polled; `revents` then goes to check(), as well as a poll that has timed out.

@@ -84,7 +84,8 @@ json::object limits_to_json(const LimitSpec& limits) {
           {"cpu_thousandths", limits.cpu_thousandths},
           {"cpu_seconds", limits.cpu_seconds},
           {"guest_tasks", limits.guest_tasks},
-          {"host_tasks", limits.host_tasks}};
+          {"host_tasks", limits.host_tasks},
+          {"note", limits.note}};
 }
 
 Result<LimitSpec> read_limits(const json::value& value) {
@@ -98,6 +99,7 @@ Result<LimitSpec> read_limits(const json::value& value) {
   limits.cpu_seconds = TRY(read_number(reader, "cpu_seconds", kMaxNumber, 0));
   limits.guest_tasks = TRY(read_number(reader, "guest_tasks", kMaxNumber, 0));
   limits.host_tasks = TRY(read_number(reader, "host_tasks", kMaxNumber, 0));
+  limits.note = TRY(reader.string("note"));
   TRY(reader.finish());
   return limits;
 }
