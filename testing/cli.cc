@@ -79,14 +79,6 @@ void pump(int in, int out, int err, std::string input, CliResult& result) {
   if (fds[0].fd >= 0) close(in);
 }
 
-void take_limits_warning(CliResult& result) {
-  const auto begin = result.err.find("temenos: warning: no limit of ");
-  if (begin == std::string::npos) return;
-  const auto end = std::min(result.err.find('\n', begin), result.err.size() - 1) + 1;
-  result.limits_warning = result.err.substr(begin, end - begin);
-  result.err.erase(begin, end - begin);
-}
-
 std::vector<std::string> names_in(const std::string& directory) {
   std::vector<std::string> names;
   DIR* dir = opendir(directory.c_str());
@@ -177,6 +169,14 @@ std::string left_cgroups(const std::set<std::string>& before) {
 }
 
 }  // namespace
+
+void take_limits_warning(CliResult& result) {
+  const auto begin = result.err.find("temenos: warning: no limit of ");
+  if (begin == std::string::npos) return;
+  const auto end = std::min(result.err.find('\n', begin), result.err.size() - 1) + 1;
+  result.limits_warning = result.err.substr(begin, end - begin);
+  result.err.erase(begin, end - begin);
+}
 
 std::string temenos_program() {
   const char* set = getenv("TEMENOS_BIN");

@@ -16,6 +16,9 @@ struct CliResult {
   std::string limits_warning;
 };
 
+// Moves it there. For tests that collect what temenos prints themselves.
+void take_limits_warning(CliResult& result);
+
 // A directory below /var/tmp (a real file system, which idmapped mounts and an overlay's upper
 // need), with HOME and the XDG directories inside, removed with all in it at the end. `path` has no
 // symlink in it.

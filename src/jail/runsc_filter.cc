@@ -2,6 +2,7 @@
 
 #include <cap-ng.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -115,6 +116,7 @@ const std::vector<Rule>& rules() {
         rule(kAsk, SCMP_SYS(unlinkat), masked(0, kSignBit, 0)),
         // Who leaves by itself says so; who was killed does not.
         rule(kAsk, SCMP_SYS(exit_group)),
+        rule(kAsk, SCMP_SYS(kill), masked(1, ~std::uint64_t{0} >> 32, SIGKILL)),
         // By path: gVisor never does; a path in memory cannot be judged without a race.
         rule(kDeny, SCMP_SYS(chown)),
         rule(kDeny, SCMP_SYS(lchown)),
@@ -155,6 +157,11 @@ std::string read_small(const std::string& path) {
 }
 
 Farewell farewell(const seccomp_notif& notification) {
+  if (notification.data.nr == SCMP_SYS(kill)) {
+    Farewell out;
+    out.kills = static_cast<pid_t>(notification.data.args[0]);
+    return out;
+  }
   const std::string proc = "/proc/" + std::to_string(notification.pid);
   const std::string status = read_small(proc + "/status");
   auto number = [&status](const char* field) {
@@ -285,16 +292,17 @@ Result<std::optional<Farewell>> answer_runsc(int listener, dev_t overlay_dev) {
   const ScopeExit release([&] { seccomp_notify_free(request, response); });
   // ENOENT and EINTR: the caller was killed meanwhile.
   if (seccomp_notify_receive(listener, request) != 0) return std::nullopt;
-  const bool leaves = request->data.nr == SCMP_SYS(exit_group);
+  const bool passes =
+      request->data.nr == SCMP_SYS(exit_group) || request->data.nr == SCMP_SYS(kill);
   std::optional<Farewell> out;
-  if (leaves) out = farewell(*request);
-  const Request call = leaves ? Request{} : take(*request);
+  if (passes) out = farewell(*request);
+  const Request call = passes ? Request{} : take(*request);
   // Only after this check is it certain that the thread was still the caller when it was read.
   if (seccomp_notify_id_valid(listener, request->id) != 0) return std::nullopt;
   response->id = request->id;
-  response->error = leaves ? 0 : -(call.file ? perform(call, overlay_dev) : EBADF);
+  response->error = passes ? 0 : -(call.file ? perform(call, overlay_dev) : EBADF);
   response->val = 0;
-  response->flags = leaves ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0;
+  response->flags = passes ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0;
   (void)seccomp_notify_respond(listener, response);
   return out;
 }

@@ -41,12 +41,15 @@ Result<UniqueFd> load_runsc_filter();
 //   exit_group     let through, and returned: a process that says it ended by itself, one that does
 //                  not was killed. No wait status tells the two apart, because runsc passes on the
 //                  guest's as its own.
+//   kill           with SIGKILL: let through, and returned, before the other one can die of it.
 // An error means the listener itself is broken.
 struct Farewell {
   pid_t process = -1;
   pid_t parent = -1;
   std::string name;  // its argv[0], at most 31 bytes; the process' own word
   int status = -1;   // what it asks to exit with, 0 to 255
+  // Not 0: it does not leave, but is about to end this process by SIGKILL; the rest is not set.
+  pid_t kills = 0;
 };
 Result<std::optional<Farewell>> answer_runsc(int listener, dev_t overlay_dev);
 

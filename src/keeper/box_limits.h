@@ -45,6 +45,7 @@ class BoxLimits {
   Result<void> begin(const LaunchSpec& spec, int data_dir);
   // What runsc joins before it is runsc (cgroup/group.h).
   std::vector<int> join_fds() const { return group_.join_fds(); }
+  bool memory_is_held() const { return group_.controls().memory; }
   // What is not kept, and why, for people; empty when all is.
   const std::string& trouble() const { return trouble_; }
 

@@ -220,27 +220,15 @@ pid_t find_gofer(pid_t runsc) {
   return 0;
 }
 
-// Who of runsc's two children leaves by itself, and what that says.
-void note_farewell(const jail::Farewell& farewell, pid_t runsc, bool gofer_died, Ending& ending) {
-  if (farewell.parent != runsc) return;
-  if (farewell.name == kGoferName) ending.gofer_left = true;
-  if (farewell.name != kSandboxName) return;
-  ending.sandbox_farewell = farewell.status;
-  // One that leaves by itself cannot be gone before we have answered it. After the end of the box's
-  // init runsc itself kills the gofer, in the same moment in which the sentry leaves: so what
-  // counts is what was seen before this word, not what is there now.
-  ending.gofer_killed = !ending.gofer_left && gofer_died;
-}
-
 // The gofer's death, with which the sandbox must end.
 class GoferWatch {
  public:
   explicit GoferWatch(pid_t runsc) : runsc_(runsc) {}
   // The box is ready, so there is one, or there was.
   void begin() {
-    const pid_t pid = find_gofer(runsc_);
-    if (pid > 0) gofer_ = sys::open_pidfd(pid).value_or(UniqueFd());
-    if (!gofer_ || find_gofer(runsc_) != pid) note_end(false);
+    pid_ = find_gofer(runsc_);
+    if (pid_ > 0) gofer_ = sys::open_pidfd(pid_).value_or(UniqueFd());
+    if (!gofer_ || find_gofer(runsc_) != pid_) note_end(false);
   }
   // To be polled for POLLIN; -1 when there is nothing to see.
   int pidfd() const { return gofer_.get(); }
@@ -248,8 +236,15 @@ class GoferWatch {
     gofer_.reset();
     if (!by_itself) death_ = Clock::now();
   }
-  // Seen so far, and not by itself.
-  bool died() const { return death_.has_value(); }
+  // runsc itself ends it, once the sentry has told it that the box's init has ended. It has to be
+  // heard before it can be done, so a gofer that is dead without it was killed by somebody else.
+  void note_kill(pid_t target) { ended_by_runsc_ = ended_by_runsc_ || target == pid_; }
+  // By somebody else than itself and runsc.
+  bool killed() {
+    pollfd fd{gofer_.get(), POLLIN, 0};
+    if (gofer_ && poll(&fd, 1, 0) == 1) note_end(false);
+    return death_.has_value() && !ended_by_runsc_;
+  }
   bool overdue() const { return milliseconds_left() == 0; }
   // For poll(2): until the sandbox must have ended.
   int milliseconds_left() const {
@@ -265,9 +260,22 @@ class GoferWatch {
   static constexpr std::chrono::seconds kGrace{5};
 
   pid_t runsc_;
+  pid_t pid_ = 0;
   UniqueFd gofer_;
+  bool ended_by_runsc_ = false;
   std::optional<Clock::time_point> death_;
 };
+
+// Who of runsc's two children leaves by itself, and what that says.
+void note_farewell(const jail::Farewell& farewell, pid_t runsc, GoferWatch& gofer, Ending& ending) {
+  if (farewell.kills != 0) return gofer.note_kill(farewell.kills);
+  if (farewell.parent != runsc) return;
+  if (farewell.name == kGoferName) ending.gofer_left = true;
+  if (farewell.name != kSandboxName) return;
+  ending.sandbox_farewell = farewell.status;
+  // One that leaves by itself cannot be gone before we have answered it.
+  ending.gofer_killed = !ending.gofer_left && gofer.killed();
+}
 
 // Until runsc ends, or stays although it must end (true), or the keeper closes its socket or asks
 // (false).
@@ -289,7 +297,7 @@ bool supervise(const Running& running, int control, int signals, dev_t overlay, 
     if ((fds[2].revents & POLLIN) != 0) {
       const auto answered = jail::answer_runsc(running.listener.get(), overlay);
       if (answered && *answered) {
-        note_farewell(**answered, running.runsc, gofer.died(), ending);
+        note_farewell(**answered, running.runsc, gofer, ending);
       }
     }
     if (fds[3].revents != 0) gofer.note_end(ending.gofer_left);

@@ -155,6 +155,8 @@ Result<void> Keeper::start() {
   }
   // Before anything is started: with systemd this process moves, and what it starts with it.
   TRY(limits_.begin(launch_.spec, launch_.data_dir.get()));
+  // Without a limit the box has what the host has.
+  if (!limits_.memory_is_held()) launch_.spec.limits.memory_mb = 0;
   return start_helper();
 }
 

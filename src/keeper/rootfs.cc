@@ -58,6 +58,18 @@ Result<void> attach_new(int mount, const std::string& path) {
   return sys::attach_mount(mount, target.get());
 }
 
+// runsc takes from /proc/meminfo what it tells the box to have. Programs size themselves by that (a
+// JVM's heap), so it is what the box may use and not what the host has.
+Result<void> tell_memory(std::int64_t memory_mb) {
+  const UniqueFd root = TRY(open_path("/"));
+  TRY(sys::write_new_file(root.get(), "meminfo",
+                          "MemTotal: " + std::to_string(memory_mb * 1024) + " kB\n", 0444));
+  const UniqueFd plain = TRY(open_path("/meminfo"));
+  const UniqueFd mount = TRY(sys::clone_mount(plain.get(), {.read_only = true}));
+  const UniqueFd target = TRY(open_path("/proc/meminfo"));
+  return sys::attach_mount(mount.get(), target.get());
+}
+
 Result<void> attach_tmpfs(const std::string& path, const char* size, const char* mode) {
   const UniqueFd mount =
       TRY(sys::new_filesystem("tmpfs", {{"size", size}, {"mode", mode}}, kTight));
@@ -431,6 +443,7 @@ Result<void> build_tree(const LaunchSpec& spec, Sources sources) {
   TRY(sys::pivot_into(root.get()));
   umask(022);
   TRY(attach_new(proc->get(), "/proc"));
+  if (spec.limits.memory_mb > 0) TRY(tell_memory(spec.limits.memory_mb));
   TRY(make_dir("/dev"));
   for (const auto& [name, device] : sources.devices) TRY(attach_new(device.get(), "/dev/" + name));
   TRY(attach_new(sources.runsc.get(), kRunscPath));

@@ -210,6 +210,7 @@ CliResult Program::finish(int seconds) {
   int status = 0;
   waitpid(pid_, &status, 0);
   pid_ = -1;
+  take_limits_warning(result_);
   if (ended) result_.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
   return result_;
 }
