@@ -29,18 +29,6 @@ constexpr std::chrono::minutes kStartPatience{10};
 constexpr std::chrono::seconds kMoment{5};
 constexpr int kAskAgainMs = 20;
 
-Result<std::string> program(const HostDirs& dirs, const char* name) {
-  auto path = sys::resolve(dirs.libexec + "/" + name);
-  if (path && access(path->c_str(), X_OK) != 0) path = fail_errno(errno, escape(*path));
-  if (!path) {
-    return tl::make_unexpected(std::move(path)
-                                   .error()
-                                   .with_context("temenos is not installed whole")
-                                   .with_hint("run ./scripts/setup again"));
-  }
-  return path;
-}
-
 BoxStats stats_of(const keeper::Message& message) {
   using keeper::Numbers;
   const Numbers& numbers = message.numbers;
@@ -272,12 +260,10 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   return {};
 }
 
-// As systemd shows it: the box's name, and the begin of its id, since another scope may have the
-// same name.
+// As systemd shows it: the box's name, and something that no other box of this name has, nor this
+// one's last life, which may not be gone from everywhere yet.
 std::string BoxHandle::group_name() const {
-  const std::string id = data_.path.substr(data_.path.rfind('/') + 1);
-  if (!record_) return "temenos-run-" + id;
-  return "temenos-" + record_->name.name + "-" + id.substr(0, 8);
+  return "temenos-" + (record_ ? record_->name.name : "run") + "-" + random_hex(4);
 }
 
 Result<BoxStats> BoxHandle::stats() {

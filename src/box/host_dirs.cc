@@ -119,4 +119,16 @@ Result<HostDirs> host_dirs() {
   return dirs;
 }
 
+Result<std::string> program(const HostDirs& dirs, const char* name) {
+  auto path = sys::resolve(dirs.libexec + "/" + name);
+  if (path && access(path->c_str(), X_OK) != 0) path = fail_errno(errno, escape(*path));
+  if (!path) {
+    return tl::make_unexpected(std::move(path)
+                                   .error()
+                                   .with_context("temenos is not installed whole")
+                                   .with_hint("run ./scripts/setup again"));
+  }
+  return path;
+}
+
 }  // namespace temenos::box

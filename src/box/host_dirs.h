@@ -26,6 +26,10 @@ struct HostDirs {
 // them.
 Result<HostDirs> host_dirs();
 
+// The path of one of temenos' own programs in libexec; an error when it is not there or cannot be
+// run.
+Result<std::string> program(const HostDirs& dirs, const char* name);
+
 // The user's home: $HOME, else the one in passwd. Empty when there is none.
 std::string home_directory();
 

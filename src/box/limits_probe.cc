@@ -56,9 +56,9 @@ Result<LimitTrials> probe_limits(const HostDirs& dirs) {
 }
 
 Result<LimitTrials> try_limits(const HostDirs& dirs) {
-  const auto ran = TRY(sys::run_program(
-      {dirs.libexec + "/temenos-keeper", keeper::kTryLimits, dirs.libexec + "/temenos-scope"},
-      kMaxCache, kTrialsTimeoutMs));
+  const auto ran = TRY(sys::run_program({TRY(program(dirs, "temenos-keeper")), keeper::kTryLimits,
+                                         TRY(program(dirs, "temenos-scope"))},
+                                        kMaxCache, kTrialsTimeoutMs));
   if (ran.status.code != 0) {
     return fail(Code::kInternal, "temenos-keeper cannot try the limits of this host",
                 "run ./scripts/setup again");

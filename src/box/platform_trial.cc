@@ -14,8 +14,11 @@ namespace {
 constexpr char kTrialScript[] =
     "i=0; while [ $i -lt 50 ]; do /bin/true || exit 1; i=$((i+1)); done; head -c 262144 /dev/zero";
 constexpr std::size_t kTrialBytes = 262144;
-constexpr unsigned kTrialStartSeconds = 6;
-constexpr int kTrialSeconds = 15;
+// kvm may be there and hang. The others do not, and may have a slow machine: an emulated one, say.
+constexpr unsigned kStartSecondsOfKvm = 6;
+constexpr int kSecondsOfKvm = 15;
+constexpr unsigned kStartSeconds = 30;
+constexpr int kSeconds = 90;
 
 }  // namespace
 
@@ -29,13 +32,13 @@ PlatformTrial try_platform(const HostDirs& dirs, const gvisor::Runsc& runsc,
     StartOptions options;
     options.runsc = runsc.path;
     options.platform = name;
-    options.start_timeout_s = kTrialStartSeconds;
+    options.start_timeout_s = name == "kvm" ? kStartSecondsOfKvm : kStartSeconds;
     options.cancel_fd = cancel_fd;
     auto box = TRY(BoxHandle::start(policy, dirs, options));
     ExecRequest request;
     request.argv = {"/bin/sh", "-c", kTrialScript};
     request.env = box.environment();
-    request.timeout = std::chrono::seconds(kTrialSeconds);
+    request.timeout = std::chrono::seconds(name == "kvm" ? kSecondsOfKvm : kSeconds);
     ExecIo io;
     io.cancel_fd = cancel_fd;
     const auto result = box.session().exec(request, io);

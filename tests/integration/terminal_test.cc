@@ -212,9 +212,9 @@ TEST_F(TerminalTest, Utf8InAndOut) {
 
 // The line editing of the terminal itself, as cat and password prompts have it.
 TEST_F(TerminalTest, EraseAndKillOfALine) {
-  Tmux window(host_, in_box("sh -c 'echo up; read -r x; echo [$x]'"));
+  Tmux window(host_, in_box("sh -c 'echo begun; read -r x; echo [$x]'"));
   const termios before = window.modes();
-  ASSERT_TRUE(window.wait_for("up")) << window.screen();
+  ASSERT_TRUE(window.wait_for("begun")) << window.screen();
   window.type("not this\bü");
   window.key("C-u");
   window.key("C-u");
@@ -222,7 +222,8 @@ TEST_F(TerminalTest, EraseAndKillOfALine) {
   window.key("C-w");
   window.line("word");
   ASSERT_TRUE(window.wait_for("[one word]")) << window.screen();
-  EXPECT_THAT(window.screen(), HasSubstr("up\none word\n")) << "what was killed is off the screen";
+  EXPECT_THAT(window.screen(), HasSubstr("begun\none word\n"))
+      << "what was killed is off the screen";
   expect_end(window, "0", before);
 }
 
@@ -261,7 +262,8 @@ TEST_F(TerminalTest, ExitCodesAndSignals) {
 
 // What a full-screen program switches on, without one.
 constexpr char kScreenModes[] =
-    "printf '\\033[?1049h\\033[?1h\\033=\\033[?1003h\\033[?2004h\\033[?25l\\033[3;9r\\033[1;5Hup'";
+    "printf "
+    "'\\033[?1049h\\033[?1h\\033=\\033[?1003h\\033[?2004h\\033[?25l\\033[3;9r\\033[1;5Hbegun'";
 
 void expect_plain_screen(const Tmux& window) {
   const auto plain = [&] {
@@ -279,7 +281,7 @@ class TerminalDeathTest : public TerminalTest {
     Tmux window(host_, "echo earlier\n" +
                            in_box(std::string("sh -c \"") + kScreenModes + "; sleep 1000\""));
     const termios before = window.modes();
-    ASSERT_TRUE(window.wait_for("up")) << window.screen();
+    ASSERT_TRUE(window.wait_for("begun")) << window.screen();
     ASSERT_EQ(window.variable("alternate_on"), "1");
     ASSERT_EQ(window.variable("mouse_any_flag"), "1");
     ASSERT_FALSE(same_modes(window.modes(), before));
