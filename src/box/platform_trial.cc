@@ -17,7 +17,7 @@ constexpr std::size_t kTrialBytes = 262144;
 // kvm may be there and hang. The others do not, and may have a slow machine: an emulated one, say.
 constexpr unsigned kStartSecondsOfKvm = 6;
 constexpr int kSecondsOfKvm = 15;
-constexpr unsigned kStartSeconds = 30;
+constexpr unsigned kStartSeconds = 15;
 constexpr int kSeconds = 90;
 
 }  // namespace

@@ -154,6 +154,7 @@ TEST_P(Processes, TheKeeperCanOnlyCleanUp) {
     EXPECT_THAT(link_of(fd.path().string()),
                 AnyOf(StartsWith("socket:["), "/dev/null", StartsWith("anon_inode:[pidfd]"),
                       StartsWith("pidfd:"), StartsWith("anon_inode:[timerfd]"),
+                      StartsWith("anon_inode:[signalfd]"), StartsWith("anon_inode:[eventfd]"),
                       StartsWith("/sys/fs/cgroup/"), "/proc/vmstat",
                       StartsWith(host_.path() + "/home/data/")))
         << fd.path();
