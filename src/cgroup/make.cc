@@ -235,20 +235,23 @@ Result<Group> make_unlimited(const Request& request) {
 
 // ---- trials
 
-Trial failed(Driver driver, const Error& error) {
-  return {driver,
-          {},
-          error.to_string().substr(0, error.to_string().find(": " + error.hint)),
-          error.hint};
-}
-
 std::string fix_of(Driver driver) {
   if (driver == Driver::kSystemdUser) {
     return "sudo sh -c 'mkdir -p /etc/systemd/system/user@.service.d && printf \"[Service]\\n"
            "Delegate=cpu memory pids\\n\" > /etc/systemd/system/user@.service.d/temenos.conf && "
            "systemctl daemon-reload', and log in anew";
   }
+  if (driver == Driver::kCgroup1) {
+    return "mount the hierarchies of memory, pids and cpu below /sys/fs/cgroup, writable";
+  }
   return "boot with a kernel that has the controllers memory, pids and cpu, all turned on";
+}
+
+Trial failed(Driver driver, const Error& error) {
+  const std::string text = error.to_string();
+  // A system call that failed says no way out.
+  if (error.hint.empty()) return {driver, {}, text, fix_of(driver)};
+  return {driver, {}, text.substr(0, text.find(": " + error.hint)), error.hint};
 }
 
 // In a process of its own: with systemd it moves.
