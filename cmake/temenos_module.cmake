@@ -36,7 +36,7 @@ function(temenos_module name)
 endfunction()
 
 # What a box may do differs between root and an ordinary user, so tests of these labels run as both.
-set(TEMENOS_USER_LABELS integration leak crash swarm)
+set(TEMENOS_USER_LABELS integration leak crash swarm limits)
 set(TEMENOS_TEST_USER "" CACHE STRING
     "account that root runs tests of those labels as, too (scripts/test sets it)")
 

@@ -1,0 +1,77 @@
+// The limits of CPU: a share that the kernel keeps, and an amount that is the end of the box.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/limits/limits_test.h"
+
+namespace temenos::testing {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr char kBox[] = "busy";
+
+class CpuLimit : public LimitsTest, public ::testing::WithParamInterface<std::string> {
+ protected:
+  // Empty: this host keeps limits of CPU.
+  static std::string lacking(Box& box) {
+    const auto stats = box.stats();
+    if (!stats) return stats.error().to_string();
+    return stats->cpu_held && stats->cpu_us
+               ? ""
+               : "this host keeps no limit of CPU (driver " + stats->driver + ")";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Each, CpuLimit, ::testing::ValuesIn(platforms()),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(CpuLimit, HalfACpuIsHalfACpuForEightBusyLoops) {
+  Box box = start(kBox, {.limits = {.cpus = 0.5}, .platform = GetParam()});
+  if (const auto why = lacking(box); !why.empty()) GTEST_SKIP() << why;
+  const auto job = box.start_job(use_up({"burn", "8", "0"}));
+  ASSERT_TRUE(job) << job.error().to_string();
+  const auto used = [&] { return static_cast<double>(box.stats()->cpu_us.value()) / 1e6; };
+  // Once all of them run.
+  const auto begun = used();
+  while (used() < begun + 0.5) std::this_thread::sleep_for(20ms);
+  const double before = used();
+  const auto begin = steady_clock::now();
+  std::this_thread::sleep_for(5s);
+  const double share = (used() - before) / duration<double>(steady_clock::now() - begin).count();
+  RecordProperty("share", std::to_string(share));
+  // A machine that others keep busy may give less, but never more.
+  EXPECT_LE(share, 0.55);
+  EXPECT_GE(share, 0.45);
+}
+
+TEST_P(CpuLimit, SecondsOfItAreTheEndByName) {
+  Box box = start(kBox, {.limits = {.cpu_seconds = 2}, .platform = GetParam()});
+  if (const auto why = lacking(box); !why.empty()) GTEST_SKIP() << why;
+  Box looker = again(kBox);
+  ASSERT_TRUE(looker.start());
+  double last = 0;
+  std::thread looking([&] {
+    for (;;) {
+      const auto stats = looker.stats();
+      if (!stats) return;
+      last = std::max(last, static_cast<double>(stats->cpu_us.value_or(0)) / 1e6);
+      std::this_thread::sleep_for(10ms);
+    }
+  });
+  const auto result = box.exec(use_up({"burn", "1", "0"}));
+  looking.join();
+  ASSERT_FALSE(result) << text_of(result);
+  EXPECT_EQ(result.error().code, Code::kBoxDied);
+  EXPECT_EQ(box.end_reason(), "cpu_over") << result.error().to_string();
+  EXPECT_THAT(result.error().to_string(), ::testing::HasSubstr("--cpu"));
+  // Looked at every 10 ms; keeper looks every 50 ms; several CPUs at once use up more between.
+  EXPECT_GE(last, 1.6);
+  EXPECT_LE(last, 2.6);
+}
+
+}  // namespace
+}  // namespace temenos::testing

@@ -1,0 +1,183 @@
+// Hosts that keep fewer limits, or none: what is refused, what is told, and where; nothing hangs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+
+#include "codec/json.h"
+#include "tests/limits/limits_test.h"
+
+namespace temenos::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What is done to the host, in a mount namespace of its own, before "$@" runs.
+struct Host {
+  const char* name;
+  const char* script;
+};
+void PrintTo(const Host& host, std::ostream* out) { *out << host.name; }
+constexpr Host kAsItIs{"AsItIs", ""};
+// Each of its mounts by itself: the older hierarchies have one each.
+constexpr Host kReadOnly{
+    "ReadOnly",
+    "for m in $(awk '$5 ~ \"^/sys/fs/cgroup\" {print $5}' "
+    "/proc/self/mountinfo); do mount -o remount,bind,ro $m || exit 99; done; "};
+constexpr Host kNoCgroupfs{"NoCgroupfs", "mount -t tmpfs none /sys/fs/cgroup || exit 99; "};
+
+class HostsTest : public LimitsTest, public ::testing::WithParamInterface<Host> {
+ protected:
+  void SetUp() override {
+    LimitsTest::SetUp();
+    if (*GetParam().script != '\0' && geteuid() != 0) {
+      GTEST_SKIP() << "only root can change what it sees of the host";
+    }
+    cache_ = host_.dir("cache");
+  }
+  CliResult on_host(std::vector<std::string> argv, bool cold = true) {
+    std::vector<std::string> words{"/bin/sh", "-c"};
+    words.push_back(std::string(GetParam().script) + "exec \"$@\"");
+    words.emplace_back("sh");
+    words.insert(words.end(), argv.begin(), argv.end());
+    if (*GetParam().script != '\0') {
+      words.insert(words.begin(), {"/usr/bin/unshare", "--mount", "--propagation", "private"});
+    }
+    // What an earlier look has found is of another host.
+    const Variables env = cold ? Variables{{"XDG_CACHE_HOME", cache_}} : Variables{};
+    Program program(host_, std::move(words), env);
+    return program.finish(static_cast<int>(patience(90).count()));
+  }
+  // temenos WORDS... on it.
+  CliResult temenos(std::vector<std::string> words, bool cold = true) {
+    words.insert(words.begin(), temenos_program());
+    return on_host(std::move(words), cold);
+  }
+  // Of `doctor --json` there.
+  boost::json::object limits() {
+    const auto result = temenos({"doctor", "--json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    const auto document = parse_json(result.out, {});
+    EXPECT_TRUE(document) << result.out;
+    return document ? document->at("limits").as_object() : boost::json::object{};
+  }
+  std::string cache_;
+};
+INSTANTIATE_TEST_SUITE_P(Each, HostsTest, ::testing::Values(kAsItIs, kReadOnly, kNoCgroupfs),
+                         [](const auto& info) { return info.param.name; });
+
+// The three say the same: doctor, a box that requires limits, and one that does not.
+TEST_P(HostsTest, WhatIsLackingIsToldAndRefusedWhereItIsRequired) {
+  const auto found = limits();
+  const bool memory = found.at("memory").as_bool();
+  const bool cpu = found.at("cpu").as_bool();
+  const bool pids = found.at("pids").as_bool();
+  const std::string driver(found.at("driver").as_string());
+  if (*GetParam().script != '\0') {
+    EXPECT_EQ(driver, "none");
+    EXPECT_FALSE(memory || cpu);
+  }
+  for (const auto& trial : found.at("tried").as_array()) {
+    const auto& tried = trial.as_object();
+    if (tried.at("memory").as_bool() && tried.at("cpu").as_bool()) continue;
+    EXPECT_FALSE(tried.at("why").as_string().empty()) << tried.at("name").as_string();
+    EXPECT_FALSE(tried.at("fix").as_string().empty()) << tried.at("name").as_string();
+  }
+  const auto required =
+      temenos({"run", "--no-net", "--limits", "required", "--memory", "256", "--cpus", "1", "--cpu",
+               "100", "--pids", "100", "--", "echo", "ran"});
+  const auto effort = temenos({"run", "--no-net", "--memory", "256", "--", "echo", "ran"});
+  EXPECT_EQ(effort.status, 0) << effort.err;
+  EXPECT_EQ(effort.out, "ran\n");
+  if (memory && cpu && pids) {
+    EXPECT_EQ(required.out, "ran\n") << required.err;
+    EXPECT_EQ(effort.limits_warning, "");
+    return;
+  }
+  EXPECT_EQ(required.status, 125);
+  EXPECT_EQ(required.out, "");
+  EXPECT_THAT(required.err, HasSubstr("limits are required"));
+  EXPECT_THAT(required.err, HasSubstr(memory ? "CPU" : "memory"));
+  EXPECT_EQ(required.err.find('\n'), required.err.size() - 1) << "not one line: " << required.err;
+  if (!memory) {
+    const auto& warning = effort.limits_warning + effort.err;
+    EXPECT_THAT(warning, HasSubstr("no limit of memory"));
+    EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1) << "told once: " << warning;
+  }
+}
+
+// A look that says that all is well, and a host that is another now.
+TEST_P(HostsTest, AGroupThatCannotBeMadeIsToldOrRefused) {
+  if (*GetParam().script == '\0') GTEST_SKIP() << "nothing has changed on this one";
+  ASSERT_EQ(host_.temenos({"run", "--no-net", "--", "true"}).status, 0);
+  const auto effort = temenos({"run", "--no-net", "--", "echo", "ran"}, false);
+  EXPECT_EQ(effort.status, 0) << effort.err;
+  EXPECT_EQ(effort.out, "ran\n");
+  EXPECT_THAT(effort.limits_warning + effort.err, HasSubstr("no limit of memory"));
+  const auto required =
+      temenos({"run", "--no-net", "--limits", "required", "--", "echo", "ran"}, false);
+  EXPECT_EQ(required.status, 125);
+  EXPECT_EQ(required.out, "");
+  EXPECT_THAT(required.err, HasSubstr("limits are required"));
+}
+
+// Also of a box with a name: in its audit log.
+TEST_P(HostsTest, TheAuditLogHasTheWarning) {
+  const bool memory = limits().at("memory").as_bool();
+  const auto made = on_host({guest("box_tool"), "new", "told"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  if (memory) {
+    EXPECT_THAT(audit("told"), Not(HasSubstr("no limit of")));
+  } else {
+    EXPECT_THAT(audit("told"), HasSubstr("no limit of memory"));
+  }
+  EXPECT_EQ(on_host({guest("box_tool"), "stop", "told"}).status, 0);
+}
+
+// Without a group of the box the kernel's count of the whole machine says so. The limit is that of
+// a group around all of it; that can be made where the older hierarchy is.
+TEST_P(HostsTest, WantOfMemoryIsToldWithoutAnyGroupToo) {
+  if (GetParam().name != std::string_view(kNoCgroupfs.name)) GTEST_SKIP() << "groups are seen here";
+  const std::string group = "/sys/fs/cgroup/memory/temenos-around-" + std::to_string(getpid());
+  if (mkdir(group.c_str(), 0755) != 0) GTEST_SKIP() << "no memory group of cgroup v1 here";
+  std::ofstream(group + "/memory.limit_in_bytes") << "200M";
+  const std::string temenos = temenos_program();
+  Program program(host_,
+                  {"/usr/bin/unshare", "--mount", "--propagation", "private", "/bin/sh", "-c",
+                   "echo $$ >" + group + "/cgroup.procs && " + GetParam().script + "exec \"$@\"",
+                   "sh", temenos, "run", "--no-net", "--volume", guest("use_up") + ":/use/up:ro",
+                   "--", "/use/up", "memory", "400"},
+                  {{"XDG_CACHE_HOME", cache_}});
+  const auto result = program.finish(static_cast<int>(patience(90).count()));
+  EXPECT_EQ(result.status, 137) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("out of memory"));
+  EXPECT_THAT(result.err, HasSubstr("/proc/vmstat"));
+  wait_for_descendants(static_cast<int>(patience(30).count()));
+  for (int n = 0; n < 1000 && rmdir(group.c_str()) != 0 && errno == EBUSY; ++n) usleep(10'000);
+  EXPECT_FALSE(std::filesystem::exists(group));
+}
+
+// As an ordinary user or root of a machine with systemd: without its bus another driver is taken,
+// or none, and that is told.
+class BusTest : public LimitsTest {};
+
+TEST_F(BusTest, WithoutABusTheNextDriverIsTakenOrNoneAndThatIsTold) {
+  if (access("/run/systemd/system", F_OK) != 0) GTEST_SKIP() << "no systemd runs here";
+  const Variables env{{"XDG_RUNTIME_DIR", host_.dir("no-bus")},
+                      {"DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent"},
+                      {"DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent"},
+                      {"XDG_CACHE_HOME", host_.dir("cache")}};
+  Program program(host_, {temenos_program(), "run", "--no-net", "--", "echo", "ran"}, env);
+  const auto result = program.finish(static_cast<int>(patience(90).count()));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "ran\n");
+}
+
+}  // namespace
+}  // namespace temenos::testing

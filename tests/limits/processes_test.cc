@@ -1,0 +1,170 @@
+// The limit of processes: bombs of every kind, in many boxes at once, have their share of the
+// host's tasks and no more, and everybody else goes on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "box/limit_plan.h"
+#include "tests/limits/limits_test.h"
+
+namespace temenos::testing {
+namespace {
+
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kPids = 64;
+constexpr std::int64_t kMemoryMb = 512;
+
+// The user can still make processes.
+int forks(int count) {
+  std::vector<pid_t> children;
+  for (int n = 0; n < count; ++n) {
+    const pid_t child = fork();
+    if (child == 0) {
+      pause();
+      _exit(0);
+    }
+    if (child > 0) children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+  return static_cast<int>(children.size());
+}
+
+class ProcessLimit : public LimitsTest, public ::testing::WithParamInterface<std::string> {
+ protected:
+  // Of the host, for one box: what is set, a few that RLIMIT_NPROC grants beside it, and helper
+  // with what starts the sandbox.
+  long cap() const { return static_cast<long>(box::host_tasks_for(kPids + 1, GetParam())) + 32; }
+  Box bombed(const std::string& name, const std::vector<std::string>& argv) {
+    Box box =
+        start(name, {.limits = {.memory_mb = kMemoryMb, .pids = kPids}, .platform = GetParam()});
+    const auto stats = box.stats();
+    EXPECT_TRUE(stats) << stats.error().to_string();
+    held_ = stats && stats->tasks_held;
+    const auto job = box.start_job(command(argv));
+    EXPECT_TRUE(job) << job.error().to_string();
+    return box;
+  }
+  // Looks at all of them for a time. A bomb that is none proves nothing: together they have at
+  // least so many. (Of the host: on systrap the threads of a guest's process share a few.)
+  void watch(const std::vector<std::string>& names, std::chrono::milliseconds time,
+             long at_least = kPids) {
+    long most = 0;
+    for (const auto end = steady_clock::now() + time; steady_clock::now() < end;) {
+      for (const auto& name : names) {
+        const long now = host_tasks(name);
+        EXPECT_LE(now, cap()) << name;
+        most = std::max(most, now);
+      }
+      EXPECT_EQ(forks(50), 50) << "the user has no processes left";
+      std::this_thread::sleep_for(50ms);
+    }
+    RecordProperty("most_host_tasks", std::to_string(most));
+    EXPECT_GT(most, at_least) << "nothing has exploded";
+  }
+  // It lives and takes a command when the bomb is gone, or it ended and says why.
+  void expect_named(Box& box) {
+    (void)box.stats();
+    if (box.is_alive()) return;
+    (void)box.signal_job(1, 0);
+    if (box.ended()) {
+      EXPECT_THAT(std::string(box.end_reason()), AnyOf("process_limit", "out_of_memory"))
+          << box.ended()->to_string();
+    }
+  }
+  bool held_ = false;
+};
+INSTANTIATE_TEST_SUITE_P(Each, ProcessLimit, ::testing::ValuesIn(platforms()),
+                         [](const auto& info) { return info.param; });
+
+struct Bomb {
+  const char* name;
+  std::vector<std::string> argv;
+};
+const std::vector<Bomb>& bombs() {
+  static const std::vector<Bomb> all{
+      {"plain", {"/use/up", "bomb"}},
+      {"shell", {"bash", "-c", "f() { f | f & }; f; wait"}},
+      {"userns", {"unshare", "-U", "/use/up", "bomb"}},
+      {"ids", {"/use/up", "bomb-ids"}},
+      {"threads", {"/use/up", "bomb-threads"}},
+  };
+  return all;
+}
+
+TEST_P(ProcessLimit, NoBombGetsMoreThanItsShare) {
+  for (const auto& bomb : bombs()) {
+    SCOPED_TRACE(bomb.name);
+    Box box = bombed(bomb.name, bomb.argv);
+    const bool of_threads = bomb.name == std::string_view("threads");
+    watch({bomb.name}, is_slow_machine() ? 20'000ms : 1500ms, of_threads ? kPids / 4 : kPids);
+    expect_named(box);
+    remove(bomb.name);
+  }
+}
+
+TEST_P(ProcessLimit, TenBoxesAtOnceLeaveRoomForOthers) {
+  Box witness = start("witness", {.platform = GetParam()});
+  const int times = is_slow_machine() ? 7 : 41;
+  const double quiet = exec_ms(witness, times);
+  std::vector<std::string> names;
+  std::vector<Box> boxes;
+  const int count = is_slow_machine() ? 3 : 10;
+  for (int n = 0; n < count; ++n) {
+    const auto& bomb = bombs()[static_cast<std::size_t>(n) % bombs().size()];
+    names.push_back(std::string(bomb.name) + std::to_string(n));
+    boxes.push_back(bombed(names.back(), bomb.argv));
+  }
+  watch(names, is_slow_machine() ? 20'000ms : 3000ms);
+  const double busy = exec_ms(witness, times);
+  RecordProperty("quiet_ms", std::to_string(quiet));
+  RecordProperty("busy_ms", std::to_string(busy));
+  if (witness.stats()->cpu_held) EXPECT_LT(busy, 10 * quiet);
+  EXPECT_EQ(output(witness, "echo well"), "well\n");
+  if (geteuid() == 0) {
+    EXPECT_EQ(
+        host_shell("setpriv --reuid=65534 --regid=65534 --clear-groups sh -c 'echo in | cat'"),
+        "in\n");
+  }
+  for (auto& box : boxes) expect_named(box);
+}
+
+// The most usual way to meet it.
+TEST_P(ProcessLimit, ACommandThatWantsTooManyIsToldAndTheBoxLives) {
+  Box box = start("small", {.limits = {.pids = 5}, .platform = GetParam()});
+  EXPECT_THAT(output(box, "for n in 1 2 3 4 5 6 7 8; do sleep 30 & done; wait"),
+              HasSubstr("Cannot fork"));
+  EXPECT_EQ(output(box, "echo well"), "well\n");
+}
+
+TEST_P(ProcessLimit, AHundredThousandThreadsAreNotToBeHad) {
+  Box box = start("threads", {.limits = {.pids = kPids}, .platform = GetParam()});
+  const auto job = box.start_job(use_up({"threads", "100000"}));
+  ASSERT_TRUE(job) << job.error().to_string();
+  watch({"threads"}, is_slow_machine() ? 20'000ms : 1000ms, kPids / 4);
+  EXPECT_TRUE(box.signal_job(*job, 0));
+  EXPECT_TRUE(box.wait_job(*job, patience(30)));
+  const auto log = box.job_log(*job, 0, 4096);
+  ASSERT_TRUE(log) << log.error().to_string();
+  // Init, use_up and its threads.
+  if (!log->chunks.empty()) EXPECT_LE(atol(log->chunks[0].bytes.c_str()), kPids);
+}
+
+// Ordinary work within what a box gets that nobody has limited.
+TEST_P(ProcessLimit, ABoxThatNobodyHasLimitedHasEnough) {
+  Box box = start("usual", {.platform = GetParam()});
+  EXPECT_EQ(output(box, "for n in $(seq 120); do sleep 5 & done; wait; echo all"), "all\n");
+}
+
+}  // namespace
+}  // namespace temenos::testing
