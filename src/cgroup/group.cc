@@ -216,6 +216,11 @@ std::uint64_t Group::refused_tasks() const {
   return field(read_file(tasks_.get(), "pids.events").value_or(""), "max").value_or(0);
 }
 
+std::uint64_t Group::throttled() const {
+  if (!cpu_) return 0;
+  return field(read_file(cpu_.get(), "cpu.stat").value_or(""), "nr_throttled").value_or(0);
+}
+
 int Group::memory_event_fd() const {
   return kind_ == Kind::kV1 ? oom_event_.get() : oom_counter_.get();
 }

@@ -56,6 +56,7 @@ class Group {
   // Since the group was made.
   std::uint64_t oom_kills() const;
   std::uint64_t refused_tasks() const;  // forks that failed at the limit
+  std::uint64_t throttled() const;      // periods in which the CPU quota held it back
   // For poll(2): something about its memory has happened, look at oom_kills(). In the older
   // hierarchy that is said before the kernel kills. -1: nothing tells. clear_memory_event() after.
   int memory_event_fd() const;
