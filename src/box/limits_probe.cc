@@ -36,7 +36,8 @@ Result<LimitTrials> read_cache(const HostDirs& dirs) {
   auto reader = TRY(ObjectReader::of(document, ""));
   const std::string key = TRY(reader.string("key"));
   auto trials = TRY(keeper::trials_from_json(TRY(reader.string("trials"))));
-  if (key != key_of(trials)) return fail(Code::kNotFound, "of another place");
+  if (key != key_of(trials) || !cgroup::best_of(trials).controls.any())
+    return fail(Code::kNotFound, "of another place");
   return trials;
 }
 
@@ -64,7 +65,7 @@ Result<LimitTrials> try_limits(const HostDirs& dirs) {
                 "run ./scripts/setup again");
   }
   auto trials = TRY(keeper::trials_from_json(ran.output));
-  if (cgroup::best_of(trials).controls.all()) write_cache(dirs, trials);
+  if (cgroup::best_of(trials).controls.any()) write_cache(dirs, trials);
   return trials;
 }
 

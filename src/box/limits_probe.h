@@ -1,7 +1,7 @@
 // Which limits this host's kernel keeps for boxes of the calling user, and by which driver. Found
 // out by trying, in a keeper of its own; what held is kept in the cache directory per boot, and for
-// drivers that depend on it, per control group of the caller. What did not hold is tried again at
-// each start: the user is about to mend it.
+// drivers that depend on it, per control group of the caller. Where nothing held it is tried again
+// at each start: the user is about to mend it. doctor always tries anew.
 #pragma once
 
 #include <vector>

@@ -107,7 +107,7 @@ Result<sys::ExitStatus> in_child(F work) {
 }  // namespace
 
 Result<Controls> bite(Group& group) {
-  TRY(group.limit({kMemory, kCpuThousandths, kTasks}));
+  (void)group.limit({kMemory, kCpuThousandths, kTasks});  // what was refused is not in controls()
   const auto fds = group.join_fds();
   Controls held;
   const auto first = TRY(in_child([&] { return run_into_limits(fds, group.controls()); }));

@@ -22,6 +22,7 @@ namespace {
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr std::uint64_t kPeriodUs = 100'000;  // of CPU quotas; the kernel's own default
 constexpr std::uint64_t kMinQuotaUs = 1'000;
+constexpr std::uint64_t kMostTasks = 4'194'304;  // PID_MAX_LIMIT of linux/threads.h
 constexpr std::chrono::milliseconds kFreezeStep{5};
 
 Result<std::string> read_file(int directory, const char* name) {
@@ -67,10 +68,7 @@ std::optional<std::uint32_t> pressure(const UniqueFd& directory, const char* nam
 
 Result<UniqueFd> make_directory(const std::string& path) {
   if (mkdir(path.c_str(), 0755) != 0) {
-    // What a killed keeper has left is empty, or it still dies.
-    if (errno != EEXIST || rmdir(path.c_str()) != 0 || mkdir(path.c_str(), 0755) != 0) {
-      return fail_errno(errno, "making the control group " + escape(path));
-    }
+    return fail_errno(errno, "making the control group " + escape(path));
   }
   UniqueFd fd(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return fail_errno(errno, "opening the control group " + escape(path));
@@ -163,32 +161,30 @@ Result<void> Group::set(const UniqueFd& directory, const char* file, std::uint64
   return {};
 }
 
-Result<void> Group::limit(const Limits& limits) {
-  const auto expect = [&](const UniqueFd& directory, const char* file,
-                          std::uint64_t value) -> Result<void> {
-    TRY(set(directory, file, value));
-    // Memory is rounded down to pages.
-    const auto now = read_number(directory, file);
-    if (now && *now <= value && value - *now < 65536) return {};
-    return fail(Code::kUnsupported, std::string("the kernel did not take ") + file);
-  };
-  if (limits.memory_bytes > 0 && memory_) {
-    if (kind_ == Kind::kUnified) {
-      TRY(expect(memory_, "memory.max", limits.memory_bytes));
-      // Not there when the kernel counts no swap.
-      if (has(memory_.get(), "memory.swap.max")) TRY(set(memory_, "memory.swap.max", 0));
-    } else {
-      TRY(expect(memory_, "memory.limit_in_bytes", limits.memory_bytes));
-      if (has(memory_.get(), "memory.memsw.limit_in_bytes")) {
-        TRY(expect(memory_, "memory.memsw.limit_in_bytes", limits.memory_bytes));
-      } else {
-        TRY(set(memory_, "memory.swappiness", 0));
-      }
-    }
+Result<void> Group::expect(const UniqueFd& directory, const char* file, std::uint64_t value) const {
+  TRY(set(directory, file, value));
+  // Memory is rounded down to pages.
+  const auto now = read_number(directory, file);
+  if (now && *now <= value && value - *now < 65536) return {};
+  return fail(Code::kUnsupported, std::string("the kernel did not take ") + file);
+}
+
+Result<void> Group::limit_memory(std::uint64_t bytes) const {
+  if (kind_ == Kind::kUnified) {
+    TRY(expect(memory_, "memory.max", bytes));
+    // Not there when the kernel counts no swap.
+    if (!has(memory_.get(), "memory.swap.max")) return {};
+    return set(memory_, "memory.swap.max", 0);
   }
-  if (limits.tasks > 0 && tasks_) TRY(expect(tasks_, "pids.max", limits.tasks));
-  if (limits.cpu_thousandths == 0 || !cpu_) return {};
-  const std::uint64_t quota = std::max(kMinQuotaUs, kPeriodUs * limits.cpu_thousandths / 1000);
+  TRY(expect(memory_, "memory.limit_in_bytes", bytes));
+  if (!has(memory_.get(), "memory.memsw.limit_in_bytes")) {
+    return set(memory_, "memory.swappiness", 0);
+  }
+  return expect(memory_, "memory.memsw.limit_in_bytes", bytes);
+}
+
+Result<void> Group::limit_cpu(std::uint32_t thousandths) const {
+  const std::uint64_t quota = std::max(kMinQuotaUs, kPeriodUs * thousandths / 1000);
   if (kind_ == Kind::kV1) {
     TRY(expect(cpu_, "cpu.cfs_period_us", kPeriodUs));
     return expect(cpu_, "cpu.cfs_quota_us", quota);
@@ -198,6 +194,26 @@ Result<void> Group::limit(const Limits& limits) {
   TRY(sys::write_all(fd.get(), std::to_string(quota) + " " + std::to_string(kPeriodUs)));
   if (read_number(cpu_, "cpu.max") == quota) return {};
   return fail(Code::kUnsupported, "the kernel did not take cpu.max");
+}
+
+std::string Group::limit(const Limits& limits) {
+  std::string trouble;
+  const auto keep = [&trouble](bool& held, const Result<void>& done) {
+    if (done) return;
+    held = false;
+    trouble += (trouble.empty() ? "" : "; ") + done.error().to_string();
+  };
+  if (limits.memory_bytes > 0 && controls_.memory) {
+    keep(controls_.memory, limit_memory(limits.memory_bytes));
+  }
+  // More than the kernel can ever have is no limit, and refused as one.
+  if (limits.tasks > 0 && limits.tasks < kMostTasks && controls_.tasks) {
+    keep(controls_.tasks, expect(tasks_, "pids.max", limits.tasks));
+  }
+  if (limits.cpu_thousandths > 0 && controls_.cpu) {
+    keep(controls_.cpu, limit_cpu(limits.cpu_thousandths));
+  }
+  return trouble;
 }
 
 std::vector<int> Group::join_fds() const {

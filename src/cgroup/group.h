@@ -37,8 +37,7 @@ class Group {
  public:
   Group() = default;
   // Below directories that exist. `unified`: the group's directory in the unified hierarchy, with
-  // the controllers enabled in its parent. Makes it, and takes what an earlier one of this name has
-  // left, if nothing lives in that.
+  // the controllers enabled in its parent. Makes it; there must be none of this name.
   static Result<Group> make_unified(const std::string& directory);
   // The parents in the hierarchies of memory, pids, cpu, cpuacct and freezer: those that are there.
   static Result<Group> make_v1(const std::vector<std::pair<std::string, std::string>>& parents,
@@ -46,9 +45,9 @@ class Group {
 
   explicit operator bool() const { return !directories_.empty(); }
   const Controls& controls() const { return controls_; }
-  // Sets what is not 0, and reads it back. A limit that this group cannot keep is left out: see
-  // controls().
-  Result<void> limit(const Limits& limits);
+  // Sets what is not 0, each by itself, and reads it back. What this group cannot keep, or the
+  // kernel does not take, is no longer in controls(); gives why, empty when nothing was refused.
+  std::string limit(const Limits& limits);
 
   // To be written "0" into by who joins, each of them. Borrowed.
   std::vector<int> join_fds() const;
@@ -75,9 +74,11 @@ class Group {
 
  private:
   enum class Kind { kUnified, kV1 };
-  Result<void> open_files();
   Result<void> open_unified(int directory);
   Result<void> open_v1(const std::string& controller, int directory);
+  Result<void> expect(const UniqueFd& directory, const char* file, std::uint64_t value) const;
+  Result<void> limit_memory(std::uint64_t bytes) const;
+  Result<void> limit_cpu(std::uint32_t thousandths) const;
   Result<void> set(const UniqueFd& directory, const char* file, std::uint64_t value) const;
 
   Kind kind_ = Kind::kUnified;

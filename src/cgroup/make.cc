@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <ctime>
+#include <set>
 #include <thread>
 
 #include "base/text.h"
@@ -24,7 +26,12 @@
 namespace temenos::cgroup {
 namespace {
 
+using Names = std::vector<std::string>;
+
 constexpr char kPrefix[] = "temenos-";
+constexpr char kTrialPrefix[] = "temenos-trial-";
+constexpr std::int64_t kOldTrialSeconds = 60;
+constexpr std::size_t kMaxGroups = 100'000;
 constexpr std::size_t kMaxName = 200;
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr int kScopeTimeoutMs = 5'000;  // a bus that hangs must not hold up a start
@@ -83,7 +90,8 @@ void enable_controllers(const std::string& directory) {
 // ---- systemd
 
 Result<void> check_systemd(Driver driver) {
-  if (!systemd_runs()) {
+  // Pids that are told to a systemd outside of this PID namespace would be other processes'.
+  if (!systemd_runs() || !sys::read_path("/proc/1/comm", 64).value_or("").starts_with("systemd")) {
     return fail(Code::kUnsupported, "systemd does not run this machine",
                 "run temenos as root, or in a cgroup v2 subtree of your own (docs/limits.md)");
   }
@@ -126,26 +134,35 @@ Result<Group> make_in_scope(const Request& request) {
       std::to_string(with_reserve(request.limits.tasks, kReserveTasks)),
       std::to_string(cpu_us)};
   auto ran = sys::run_program(argv, kMaxFile, kScopeTimeoutMs);
-  if (!ran) {
+  const std::string scope = read_hierarchies().value_or(Hierarchies()).unified.own;
+  const bool moved = scope.ends_with("/" + request.name + ".scope");
+  // What counts is where this process is: an answer may be lost.
+  if (!moved && !ran) {
     return tl::make_unexpected(std::move(ran).error().with_context("systemd does not answer"));
   }
-  if (ran->status.code != 0) {
+  if (!moved && ran->status.code != 0) {
     const std::string text = ran->output.substr(0, ran->output.find('\n'));
     return fail(Code::kUnsupported, "systemd makes no scope: " + escape(text),
                 system ? "see 'systemctl status'" : "see 'systemctl --user status'");
   }
-  const Hierarchies now = TRY(read_hierarchies());
-  const std::string& scope = now.unified.own;
-  if (!scope.ends_with("/" + request.name + ".scope")) {
+  if (!moved) {
     return fail(Code::kUnsupported, "systemd has not moved this process into its scope",
                 "try again");
   }
   // Where a group has controllers to give, it may have no process.
-  const std::string supervise = scope + "/supervise";
-  if (mkdir(supervise.c_str(), 0755) != 0) return fail_errno(errno, "making " + supervise);
-  TRY(write_file(supervise + "/cgroup.procs", "0"));
-  enable_controllers(scope);
-  return Group::make_unified(scope + "/sandbox");
+  const auto split_scope = [&scope]() -> Result<Group> {
+    const std::string supervise = scope + "/supervise";
+    if (mkdir(supervise.c_str(), 0755) != 0) return fail_errno(errno, "making " + supervise);
+    TRY(write_file(supervise + "/cgroup.procs", "0"));
+    enable_controllers(scope);
+    return Group::make_unified(scope + "/sandbox");
+  };
+  auto group = split_scope();
+  if (group) return group;
+  // With the sandbox beside it in one limited group, this process could be killed for the sandbox.
+  Error error = std::move(group).error();
+  error.code = Code::kInternal;
+  return tl::make_unexpected(std::move(error).with_hint("start it again"));
 }
 
 // ---- a subtree of the unified hierarchy
@@ -254,11 +271,38 @@ Trial failed(Driver driver, const Error& error) {
   return {driver, {}, text.substr(0, text.find(": " + error.hint)), error.hint};
 }
 
+// The group of that trial, or, without a name, what killed ones have left: old ones only, since
+// others may be at work.
+void remove_trials(const std::string& name) {
+  const Hierarchies now = read_hierarchies().value_or(Hierarchies());
+  std::set<std::string> parents;
+  if (const auto subtree = find_subtree()) parents.insert(*subtree);
+  for (const auto& [controller, hierarchy] : now.v1) parents.insert(hierarchy.own);
+  for (const auto& parent : parents) {
+    if (parent.empty()) continue;
+    if (!name.empty()) {
+      (void)rmdir((parent + "/" + name).c_str());
+      continue;
+    }
+    const UniqueFd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd) continue;
+    for (const auto& left : sys::list_names(fd.get(), kMaxGroups).value_or(Names{})) {
+      struct stat st{};
+      if (!left.starts_with(kTrialPrefix) ||
+          fstatat(fd.get(), left.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+          time(nullptr) - st.st_mtime < kOldTrialSeconds) {
+        continue;
+      }
+      (void)unlinkat(fd.get(), left.c_str(), AT_REMOVEDIR);
+    }
+  }
+}
+
 // In a process of its own: with systemd it moves.
-Trial try_driver(Driver driver, const std::string& scope_program) {
+Trial try_driver(Driver driver, const std::string& name, const std::string& scope_program) {
   Request request;
   request.driver = driver;
-  request.name = kPrefix + ("trial-" + random_hex(6));
+  request.name = name;
   request.description = "temenos tries its limits";
   request.scope_program = scope_program;
   auto group = make_unlimited(request);
@@ -275,26 +319,27 @@ Trial try_driver(Driver driver, const std::string& scope_program) {
 
 }  // namespace
 
-Result<Group> make_group(const Request& request) {
+Result<MadeGroup> make_group(const Request& request) {
   if (!is_name(request.name)) return fail(Code::kInternal, "a bad name of a group");
-  Group group = TRY(make_unlimited(request));
-  const auto limited = group.limit(request.limits);
-  if (limited) return group;
-  (void)group.remove();
-  return tl::make_unexpected(limited.error());
+  MadeGroup made;
+  made.group = TRY(make_unlimited(request));
+  made.refused = made.group.limit(request.limits);
+  return made;
 }
 
 std::vector<Trial> try_drivers(const std::string& scope_program) {
   std::vector<Trial> trials;
+  remove_trials("");  // of one that was killed
   for (const Driver driver : kDrivers) {
     if (!for_this_user(driver)) continue;
     Trial trial = failed(driver, fail(Code::kTimedOut, "trying it took too long").value());
+    const std::string name = kTrialPrefix + random_hex(6);
     auto pair = sys::socket_pair(SOCK_SEQPACKET);
     if (!pair) continue;
     const int there = pair->second.get();
     auto child = sys::start_in_namespaces(0, [&] {
       (void)sys::die_with_parent();
-      const Trial done = try_driver(driver, scope_program);
+      const Trial done = try_driver(driver, name, scope_program);
       const std::string flags{done.controls.memory ? '1' : '0', done.controls.cpu ? '1' : '0',
                               done.controls.tasks ? '1' : '0'};
       (void)sys::send_with_fds(there, flags + done.why + '\0' + done.fix, {});
@@ -315,6 +360,7 @@ std::vector<Trial> try_drivers(const std::string& scope_program) {
     }
     child->send(SIGKILL);
     child->wait();
+    remove_trials(name);
     trials.push_back(trial);
     if (trial.controls.all()) break;
   }
@@ -327,7 +373,7 @@ Trial best_of(const std::vector<Trial>& trials) {
     return 4 * trial.controls.memory + 2 * trial.controls.tasks + trial.controls.cpu;
   };
   for (const auto& trial : trials) {
-    if (worth(trial) > worth(best)) best = trial;
+    if (trial.driver != Driver::kNone && worth(trial) > worth(best)) best = trial;
   }
   if (best.driver == Driver::kNone && !trials.empty()) {
     best.why = trials.front().why;

@@ -27,14 +27,18 @@ inline constexpr std::uint64_t kReserveBytes = std::uint64_t{96} << 20;
 inline constexpr std::uint64_t kReserveTasks = 64;
 inline constexpr std::uint32_t kReserveCpuThousandths = 500;
 
-// The group, with its limits set. Fails when the driver cannot be used here, or when a limit that
-// is asked for and that its controls() hold was not taken.
+struct MadeGroup {
+  Group group;
+  std::string refused;  // limits that the kernel did not take, and why; they are not in controls()
+};
+// The group, with its limits set. Fails when the driver cannot be used here. kInternal: this
+// process is in a scope that could not be made whole; nothing must be started in it.
 //
 // systemd: the calling process moves into the scope NAME.scope, into its group "supervise", and the
 // group that is made is "sandbox" beside it: what is in there can be killed for want of memory
 // without the caller, and its counters are there as long as the caller lives. systemd removes all
 // of it when the last process has left.
-Result<Group> make_group(const Request& request);
+Result<MadeGroup> make_group(const Request& request);
 
 // What a driver keeps here, seen to bite: a process in a group that is made for it reaches each
 // limit.

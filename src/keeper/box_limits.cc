@@ -24,6 +24,7 @@ constexpr auto kMemoryLook = 10ms;
 constexpr auto kMemoryLooks = 2s;
 // Of a limit of CPU time: no sooner than it can be used up, and no more often than this.
 constexpr auto kCpuLook = 50ms;
+constexpr std::uint64_t kLongestLookUs = 3'600'000'000;
 // A refusal of the group is counted and so can be named; that of RLIMIT_NPROC cannot.
 constexpr std::int64_t kTasksOfNobody = 16;
 
@@ -44,7 +45,16 @@ void remove_noted_groups(int data_dir) {
   if (cgroup::remove_groups(groups, kDyingMs)) unlinkat(data_dir, kGroupsName, 0);
 }
 
-Result<void> BoxLimits::make(const LaunchSpec& spec, int data_dir) {
+// What an earlier life has left and what still lives in it stays noted.
+Result<void> BoxLimits::note_groups() const {
+  const UniqueFd fd =
+      TRY(sys::open_beneath(data_dir_, kGroupsName, O_WRONLY | O_CREAT | O_APPEND, 0600));
+  std::string lines;
+  for (const auto& path : group_.directories()) lines += path + "\n";
+  return sys::write_all(fd.get(), lines);
+}
+
+Result<void> BoxLimits::make(const LaunchSpec& spec) {
   const LimitSpec& limits = spec.limits;
   cgroup::Request request;
   request.driver = cgroup::driver_named(limits.driver);
@@ -54,11 +64,20 @@ Result<void> BoxLimits::make(const LaunchSpec& spec, int data_dir) {
   request.limits.memory_bytes = static_cast<std::uint64_t>(limits.memory_mb) << 20;
   request.limits.cpu_thousandths = static_cast<std::uint32_t>(limits.cpu_thousandths);
   request.limits.tasks = static_cast<std::uint64_t>(limits.host_tasks);
-  group_ = TRY(cgroup::make_group(request));
-  driver_ = request.driver;
-  std::string noted;
-  for (const auto& path : group_.directories()) noted += path + "\n";
-  return sys::write_new_file(data_dir, kGroupsName, noted, 0600);
+  auto made = TRY(cgroup::make_group(request));
+  group_ = std::move(made.group);
+  refused_ = std::move(made.refused);
+  return note_groups();
+}
+
+// Of what is asked for. The tasks of a sandbox are limited without a group, too.
+std::string BoxLimits::missing(const LimitSpec& limits) const {
+  const auto& held = group_.controls();
+  const bool cpu = limits.cpu_thousandths == 0 || held.cpu;
+  const bool cpu_time = limits.cpu_seconds == 0 || group_.usage().cpu_us.has_value();
+  return cgroup::Controls{limits.memory_mb == 0 || held.memory, cpu && cpu_time,
+                          limits.host_tasks > 0 || held.tasks}
+      .missing();
 }
 
 Result<void> BoxLimits::begin(const LaunchSpec& spec, int data_dir) {
@@ -66,19 +85,33 @@ Result<void> BoxLimits::begin(const LaunchSpec& spec, int data_dir) {
   remove_noted_groups(data_dir);
   oom_ = OomWatch::begin();
   trouble_ = spec.limits.note;
-  if (cgroup::driver_named(spec.limits.driver) == cgroup::Driver::kNone) return {};
-  const auto made = make(spec, data_dir);
-  if (!made) {
-    end();
-    driver_ = cgroup::Driver::kNone;
-    if (spec.limits.required) {
-      return tl::make_unexpected(Error(made.error()).with_context("limits are required"));
+  const auto driver = cgroup::driver_named(spec.limits.driver);
+  if (driver != cgroup::Driver::kNone) {
+    const auto made = make(spec);
+    if (made) {
+      driver_ = driver;
+    } else {
+      end();
+      if (made.error().code == Code::kInternal) return made;
+      refused_ = made.error().to_string();
     }
-    trouble_ =
-        "no limit of memory, CPU and processes holds for this box: " + made.error().to_string();
-    return {};
   }
-  cpu_thousandths_ = static_cast<std::uint64_t>(spec.limits.cpu_thousandths);
+  // Whatever had been seen of this host before: what counts is the group that is there.
+  const std::string lacks = missing(spec.limits);
+  if (!lacks.empty() && spec.limits.required) {
+    return fail(Code::kUnsupported,
+                "limits are required, and there is none of " + lacks + " for this box" +
+                    (refused_.empty() ? "" : " (" + refused_ + ")"),
+                "see 'temenos doctor'");
+  }
+  if (!lacks.empty() && (trouble_.empty() || !refused_.empty())) {
+    trouble_ = "no limit of " + lacks + " holds for this box" +
+               (refused_.empty() ? "" : " (" + refused_ + ")") + ": see 'temenos doctor'";
+  }
+  if (group_.controls().cpu) {
+    cpu_thousandths_ = static_cast<std::uint64_t>(spec.limits.cpu_thousandths);
+  }
+  if (!group_.usage().cpu_us) return {};
   cpu_limit_us_ = static_cast<std::uint64_t>(spec.limits.cpu_seconds) * 1'000'000;
   if (cpu_limit_us_ > 0) look_at_cpu_again();
   return {};
@@ -91,7 +124,8 @@ void BoxLimits::look_at_cpu_again() {
       cpu_thousandths_ > 0
           ? cpu_thousandths_
           : std::uint64_t{1000} * std::max(1u, std::thread::hardware_concurrency());
-  const auto soonest = std::chrono::microseconds(left / most * 1000);
+  const auto soonest =
+      std::chrono::microseconds(std::min(left / most, kLongestLookUs / 1000) * 1000);
   cpu_look_ = Clock::now() + std::max<Clock::duration>(kCpuLook, soonest);
 }
 
@@ -114,8 +148,9 @@ std::optional<BoxLimits::End> BoxLimits::check(short revents) {
     memory_looks_end_ = now + kMemoryLooks;
     memory_look_ = now;
   }
+  // At each occasion: of a kill for want of the machine's memory the older hierarchy says nothing.
+  if (group_.oom_kills() > 0) return cause(false);
   if (memory_look_ && now >= *memory_look_) {
-    if (group_.oom_kills() > 0) return cause();
     memory_look_ = now + kMemoryLook;
     if (now >= memory_looks_end_) memory_look_.reset();
   }
@@ -128,7 +163,7 @@ std::optional<BoxLimits::End> BoxLimits::check(short revents) {
   return std::nullopt;
 }
 
-std::optional<BoxLimits::End> BoxLimits::cause() const {
+std::optional<BoxLimits::End> BoxLimits::cause(bool crashed) const {
   if (group_.controls().memory) {
     const auto kills = group_.oom_kills();
     if (kills > 0) {
@@ -138,7 +173,8 @@ std::optional<BoxLimits::End> BoxLimits::cause() const {
   } else if (const std::string evidence = oom_.evidence(); !evidence.empty()) {
     return End{EndReason::kOutOfMemory, " (" + evidence + ")"};
   }
-  if (group_.refused_tasks() == 0) return std::nullopt;
+  // A box outlives most refusals: only a sentry that could not go on is a sign of one.
+  if (!crashed || group_.refused_tasks() == 0) return std::nullopt;
   return End{EndReason::kProcessLimit, ""};
 }
 
@@ -166,8 +202,13 @@ Numbers BoxLimits::numbers() const {
 }
 
 void BoxLimits::end() {
+  (void)group_.remove();
+  group_ = {};
   // What is left is noted for the next who comes.
-  if (group_.remove().empty() && data_dir_ >= 0) unlinkat(data_dir_, kGroupsName, 0);
+  const auto fd = sys::open_beneath(data_dir_, kGroupsName, O_RDONLY);
+  if (!fd) return;
+  const auto groups = split(sys::read_all(fd->get(), kMaxGroups).value_or(""), '\n');
+  if (cgroup::remove_groups(groups, 0)) unlinkat(data_dir_, kGroupsName, 0);
 }
 
 TasksForTheUser::TasksForTheUser() {

@@ -54,7 +54,8 @@ class BoxLimits {
   int timeout_ms() const;  // -1: nothing to wait for
   std::optional<End> check(short revents);
   // A process of the sandbox was killed or could not go on, and nobody of ours did that.
-  std::optional<End> cause() const;
+  // `crashed`: the sentry failed by itself.
+  std::optional<End> cause(bool crashed) const;
 
   Numbers numbers() const;
   // The sandbox is gone.
@@ -62,14 +63,17 @@ class BoxLimits {
 
  private:
   using Clock = std::chrono::steady_clock;
-  Result<void> make(const LaunchSpec& spec, int data_dir);
+  Result<void> make(const LaunchSpec& spec);
+  Result<void> note_groups() const;
+  std::string missing(const LimitSpec& limits) const;
   void look_at_cpu_again();
 
   cgroup::Group group_;
   cgroup::Driver driver_ = cgroup::Driver::kNone;
   OomWatch oom_;  // where no group counts
   std::string trouble_;
-  int data_dir_ = -1;  // borrowed
+  std::string refused_;  // what the kernel or systemd did not do, and why
+  int data_dir_ = -1;    // borrowed
   std::uint64_t cpu_limit_us_ = 0;
   std::uint64_t cpu_thousandths_ = 0;
   std::optional<Clock::time_point> cpu_look_;

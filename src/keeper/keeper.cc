@@ -44,6 +44,8 @@ constexpr int kNamespaces =
 constexpr int kEndTimeoutMs = 60'000;
 // Messages of a session that may be waiting when the box has ended.
 constexpr int kMaxLastWords = 1'000;
+// It knows more of a sandbox that has gone, and says it within moments.
+constexpr std::int64_t kHelperPatienceMs = 2'000;
 
 std::int64_t now_ms() {
   timespec t{};
@@ -113,7 +115,7 @@ Message Keeper::ended(EndReason reason, const std::string& detail) const {
 
 // A process of ours was killed by somebody else. By the kernel, at a limit?
 Message Keeper::died(EndReason reason) const {
-  const auto cause = limits_.cause();
+  const auto cause = limits_.cause(reason == EndReason::kSandboxCrashed);
   return cause ? ended(cause->reason, cause->detail) : ended(reason);
 }
 
@@ -270,8 +272,10 @@ std::optional<Message> Keeper::on_helper() {
       // Without a session init leaves, and then runsc ends well.
       if (session_went_first()) return died(EndReason::kSessionDied);
       if (!ready_) message->kind = Message::kFailed;
-      if (may_be_limit(static_cast<EndReason>(message->value)) && limits_.cause()) {
-        return died(EndReason::kSandboxDied);
+      {
+        const auto reason = static_cast<EndReason>(message->value);
+        const bool crashed = reason == EndReason::kSandboxCrashed;
+        if (may_be_limit(reason) && limits_.cause(crashed)) return died(reason);
       }
       return *message;
     default:
@@ -347,6 +351,7 @@ bool Keeper::session_went_first() {
 
 Message Keeper::run() {
   bool session_gone = false;
+  std::int64_t patience_end = 0;  // with helper, after session has gone
   std::vector<pollfd> polls;
   for (;;) {
     polls = {{helper_control_.get(), POLLIN, 0},
@@ -358,10 +363,13 @@ Message Keeper::run() {
     const std::size_t own = polls.size();
     callers_.add_polls(polls);
     // After the session has left because init did, the helper's message is a moment away.
-    const std::int64_t limit = session_gone ? 2000 : ready_ ? -1 : deadline_ - now_ms();
-    if (!ready_ && limit <= 0) return ended(EndReason::kStartTimedOut);
+    const std::int64_t limit = session_gone ? std::max<std::int64_t>(patience_end - now_ms(), 0)
+                               : ready_     ? -1
+                                            : deadline_ - now_ms();
+    if (!ready_ && !session_gone && limit <= 0) return ended(EndReason::kStartTimedOut);
     const int look = limits_.timeout_ms();
     const bool look_first = look >= 0 && (limit < 0 || look < limit);
+    if (session_gone && limit == 0) return died(EndReason::kSessionDied);
     const int n = poll(polls.data(), polls.size(), look_first ? look : static_cast<int>(limit));
     if (n < 0 && errno != EINTR) return ended(EndReason::kHelperDied);
     if (n == 0 && !look_first) {
@@ -378,6 +386,7 @@ Message Keeper::run() {
         const auto reason = static_cast<EndReason>(message->value);
         if (reason != EndReason::kSessionDied) return *message;
         session_gone = true;
+        patience_end = now_ms() + kHelperPatienceMs;
       }
     }
     if (callers_.serve(std::span(polls).subspan(own), session_gone ? -1 : session_control_.get(),
@@ -424,6 +433,18 @@ Error no_user_namespaces(int err) {
   error.code = Code::kUnsupported;
   error.what = "cannot make a user namespace";
   error.sys_errno = err;
+  if (err == EAGAIN) {
+    error.what = "this user has as many processes as boxes may leave him with";
+    error.hint =
+        "end some, or raise the limit (ulimit -u), of which a quarter is kept free of boxes";
+    return error;
+  }
+  if (err == ENOSPC) {
+    error.hint =
+        "this user has as many namespaces as the host allows: "
+        "sudo sysctl user.max_user_namespaces=65536";
+    return error;
+  }
   if (host_setting("/proc/sys/user/max_user_namespaces") == "0") {
     error.hint = "the host forbids them: sudo sysctl user.max_user_namespaces=65536";
   } else if (host_setting("/proc/sys/kernel/unprivileged_userns_clone") == "0" && geteuid() != 0) {
