@@ -19,7 +19,7 @@ die() {
 writable_or_absent() { [[ ! -e $1 || -w $1 ]]; }
 
 # Downloads and builds lie in the checkout, or in the user's cache when that cannot be written.
-choose_work_dir() {
+find_work_dir() {
   if [[ -w $ROOT ]] && writable_or_absent "$ROOT/.deps" && writable_or_absent "$ROOT/build"; then
     WORK=$ROOT
   else
@@ -30,10 +30,14 @@ choose_work_dir() {
   fi
   DEPS=$WORK/.deps
   mkdir -p "$DEPS" "$WORK/build"
+  LOG=$DEPS/${0##*/}.log
+}
+
+choose_work_dir() {
+  find_work_dir
   # One setup or test at a time in one checkout: both write the same build trees.
   exec {LOCK_FD}>"$DEPS/lock"
   flock -n "$LOCK_FD" || die "another setup or test is at work in $WORK" "wait until it has ended"
-  LOG=$DEPS/${0##*/}.log
   : >"$LOG"
 }
 

@@ -1,46 +1,26 @@
-# gVisor's runsc of the version in scripts/runsc.lock, through apt, beside the system's.
-# Nothing of the system is changed: apt gets its own source list, lists and cache, and keeps the
-# system's keys and proxy settings. Sourced after common.sh.
+# gVisor's runsc of the version in scripts/runsc.lock, beside the system's. Sourced after common.sh.
 # shellcheck shell=bash
 set -euo pipefail
+. "$ROOT/scripts/lib/archive.sh"
 
 runsc_lock() { sed -n "s/^$1=//p" "$ROOT/scripts/runsc.lock"; }
 has_sum() { [[ -f $1 && $(sha256sum <"$1") == "$2  -" ]]; }
 
-# own_apt PROGRAM ARG…: apt-get or apt-cache with directories of our own.
-own_apt() {
-  local program=$1
-  shift
-  # Without the sandbox user: root's apt would otherwise drop to an account that cannot reach a
-  # checkout below /root.
-  "$program" -q -o "Dir::Etc::sourcelist=$DEPS/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
-    -o "Dir::State::lists=$DEPS/apt/lists" -o "Dir::Cache=$DEPS/apt/cache" \
-    -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=3 \
-    -o Acquire::AllowInsecureRepositories=false -o APT::Get::AllowUnauthenticated=false "$@"
-}
-
-# Leaves runsc_VERSION_ARCH.deb in $DEPS/apt.
+# Leaves the downloaded package in RUNSC_DEB.
 runsc_download() {
-  local version=$1 suite arch mirror
+  local version=$1 suite
   suite=$(runsc_lock suite)
-  arch=$(runsc_lock arch)
-  mirror=${TEMENOS_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-  rm -rf "$DEPS/apt"
-  mkdir -p "$DEPS/apt/lists/partial" "$DEPS/apt/cache/archives/partial"
-  printf 'deb [arch=%s signed-by=%s] %s %s main\n' "$arch" \
-    /usr/share/keyrings/debian-archive-keyring.gpg "$mirror" "$suite" >"$DEPS/apt/sources.list"
-  logged "reading the package list of $mirror $suite" own_apt apt-get update --error-on=any
+  open_archive "$suite" "$(runsc_lock arch)"
   local offered
   offered=$(own_apt apt-cache madison runsc | awk -F'|' '{ gsub(/ /, "", $2); print $2 }')
   if ! grep -qxF "$version" <<<"$offered"; then
-    die "the archive no longer has runsc $version; $mirror $suite offers: ${offered//$'\n'/, }" \
+    die "the archive no longer has runsc $version; $(debian_mirror) $suite offers: ${offered//$'\n'/, }" \
       "take it from a mirror that still has it: TEMENOS_DEBIAN_MIRROR=URL ./scripts/setup" \
       "or accept another, which then is written to scripts/runsc.lock:" \
       "./scripts/setup --accept-runsc ${offered%%$'\n'*}"
   fi
-  cd "$DEPS/apt"
-  logged "downloading runsc $version" own_apt apt-get download "runsc=$version"
-  RUNSC_DEB=$(find "$DEPS/apt" -maxdepth 1 -name 'runsc_*.deb')
+  archive_download "runsc=$version"
+  RUNSC_DEB=$(archive_file runsc)
 }
 
 # Sets RUNSC to the checked program, downloading it when it is not there.
