@@ -316,7 +316,7 @@ def main():
             command.add_argument('--stage', required=True)
             command.add_argument('--kernel', required=True)
             command.add_argument('--append', default='')
-            command.add_argument('--cpu', default='max')
+            command.add_argument('--cpu', default='Nehalem')
             command.add_argument('--cpus', type=int, default=2)
             command.add_argument('--memory', default='3G')
             command.add_argument('--limit', type=int, default=300, help='seconds to boot')
