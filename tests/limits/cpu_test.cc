@@ -29,6 +29,8 @@ class CpuLimit : public LimitsTest, public ::testing::WithParamInterface<std::st
 INSTANTIATE_TEST_SUITE_P(Each, CpuLimit, ::testing::ValuesIn(platforms()),
                          [](const auto& info) { return info.param; });
 
+constexpr int kWindows = 10;
+
 TEST_P(CpuLimit, HalfACpuIsHalfACpuForEightBusyLoops) {
   Box box = start(kBox, {.limits = {.cpus = 0.5}, .platform = GetParam()});
   if (const auto why = lacking(box); !why.empty()) GTEST_SKIP() << why;
@@ -38,13 +40,15 @@ TEST_P(CpuLimit, HalfACpuIsHalfACpuForEightBusyLoops) {
   // Once all of them run.
   const auto begun = used();
   while (used() < begun + 0.5) std::this_thread::sleep_for(20ms);
-  const double before = used();
-  const auto begin = steady_clock::now();
-  std::this_thread::sleep_for(5s);
-  const double share = (used() - before) / duration<double>(steady_clock::now() - begin).count();
-  RecordProperty("share", std::to_string(share));
-  // A machine that others keep busy may give less, but never more.
-  EXPECT_LE(share, 0.55);
+  // A machine that others keep busy may give less now and then, but never more.
+  double share = 0;
+  for (int window = 0; window < kWindows && share < 0.45; ++window) {
+    const double before = used();
+    const auto begin = steady_clock::now();
+    std::this_thread::sleep_for(3s);
+    share = (used() - before) / duration<double>(steady_clock::now() - begin).count();
+    EXPECT_LE(share, 0.55);
+  }
   EXPECT_GE(share, 0.45);
 }
 
