@@ -35,7 +35,7 @@ namespace {
 constexpr int kHighFd = 1000;
 constexpr std::size_t kLogTail = 600;
 // runsc writes in that directory: what is a pipe or a link there by now must hold up nobody.
-constexpr int kReadLog = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+constexpr int kReadLog = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
 constexpr std::size_t kMaxProcNames = 1u << 20;
 constexpr std::size_t kMaxProcFile = 64 * 1024;
 // What runsc calls its two children; the words are their own, so they only choose words of ours.
@@ -157,7 +157,7 @@ std::string last_message(const std::string& log) {
 
 // What Go's runtime said first when the sentry failed; the rest is stacks. Empty: nothing.
 std::string panic_line() {
-  const UniqueFd fd(open((std::string(kLogDir) + "/panic.log").c_str(), kReadLog));
+  const UniqueFd fd(open((std::string(kLogDir) + "/panic.log").c_str(), kReadLog | O_CLOEXEC));
   char buffer[kLogTail];
   const ssize_t n = fd ? read(fd.get(), buffer, sizeof buffer) : 0;
   const std::string text(buffer, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
@@ -167,7 +167,7 @@ std::string panic_line() {
 // The last lines that runsc left, for the error of a box that did not start.
 std::string log_tail() {
   for (const char* name : {"/runsc.log", "/output"}) {
-    const UniqueFd fd(open((std::string(kLogDir) + name).c_str(), kReadLog));
+    const UniqueFd fd(open((std::string(kLogDir) + name).c_str(), kReadLog | O_CLOEXEC));
     if (!fd) continue;
     const off_t size = lseek(fd.get(), 0, SEEK_END);
     if (size <= 0) continue;
