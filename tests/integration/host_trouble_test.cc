@@ -45,6 +45,7 @@ class HostTroubleTest : public IntegrationTest {
     const std::string prefix = host_.dir("prefix");
     host_.dir("prefix/bin");
     host_.dir("prefix/libexec");
+    host_shell("rm -rf '" + prefix + "/libexec/temenos'");  // of an earlier one, with its modes
     host_shell("cp '" + from + "/temenos' '" + prefix + "/bin' && cp -r '" + from +
                "/../libexec/temenos' '" + prefix + "/libexec' && rm '" + prefix +
                "/libexec/temenos/" + missing + "'");
