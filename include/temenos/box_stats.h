@@ -16,7 +16,7 @@ struct BoxStats {
   std::optional<std::uint64_t> cpu_us;  // since it started
   std::optional<std::uint64_t> tasks;   // threads of the host: several for each of the box
   std::optional<std::uint64_t> tasks_peak;
-  std::optional<std::uint64_t> disk_bytes;  // its own files, without mounts
+  std::optional<std::uint64_t> disk_bytes;  // not told yet
   // Pressure stall information: the share of the last 10 s, in per cent, in which some task of the
   // box had to wait for it.
   std::optional<double> memory_pressure;
