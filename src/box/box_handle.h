@@ -23,7 +23,7 @@
 #include "box/keeper_link.h"
 #include "box/mounts.h"
 #include "box/session_client.h"
-#include "cgroup/make.h"
+#include "cgroup/trial.h"
 #include "keeper/end_reason.h"
 #include "store/data_dir.h"
 #include "temenos/box_stats.h"

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "codec/object_reader.h"
+#include "store/atomic_file.h"
 #include "sys/file_sys.h"
 
 namespace temenos::box {
@@ -63,12 +64,8 @@ void write_cache(const HostProbe& probe, const HostDirs& dirs) {
                                                        {"path", probe.runsc.path},
                                                        {"version", probe.runsc.version},
                                                        {"platforms", platforms}});
-  const UniqueFd directory(open(dirs.cache.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  const std::string fresh = std::string(kCacheName) + "." + random_hex(8);
-  if (!sys::write_new_file(directory.get(), fresh, text, 0600) ||
-      renameat(directory.get(), fresh.c_str(), directory.get(), kCacheName) != 0) {
-    unlinkat(directory.get(), fresh.c_str(), 0);
-  }
+  const UniqueFd directory(open(dirs.cache.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  (void)store::write_atomically(directory.get(), kCacheName, text);
 }
 
 // Empty: it can be tried.

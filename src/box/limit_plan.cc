@@ -20,7 +20,7 @@ constexpr std::uint64_t kMemoryShare = 4;  // less one of so many parts
 constexpr std::uint64_t kTasksShare = 8;
 constexpr std::int64_t kMinTasks = 256;
 constexpr std::int64_t kMaxTasks = 4096;
-constexpr std::int64_t kMostTasks = 4'194'304;  // PID_MAX_LIMIT of linux/threads.h
+constexpr auto kMostTasks = static_cast<std::int64_t>(cgroup::kMostTasks);
 constexpr std::int64_t kMinMemoryMb = 64;
 constexpr std::int64_t kInitTasks = 1;  // the box's init, which has the same user id
 
@@ -89,7 +89,6 @@ Result<keeper::LimitSpec> plan_limits(const Limits& limits, LimitsMode mode,
   spec.memory_mb = limits.memory_mb.value_or(std::max(
       kMinMemoryMb, static_cast<std::int64_t>(host.memory_mb - host.memory_mb / kMemoryShare)));
   spec.guest_tasks = limits.pids.value_or(std::clamp(fair, kMinTasks, kMaxTasks)) + kInitTasks;
-  // More than the kernel can ever have is no limit.
   spec.guest_tasks = std::min(spec.guest_tasks, kMostTasks);
   spec.host_tasks = std::min(host_tasks_for(spec.guest_tasks, platform), kMostTasks);
   spec.cpu_thousandths = std::llround(limits.cpus.value_or(0) * 1000);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cgroup/make.h"
+#include "cgroup/trial.h"
 #include "keeper/launch_spec.h"
 #include "temenos/error.h"
 #include "temenos/policy.h"

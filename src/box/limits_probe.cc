@@ -45,7 +45,7 @@ Result<LimitTrials> read_cache(const HostDirs& dirs) {
 void write_cache(const HostDirs& dirs, const LimitTrials& trials) {
   const std::string text = serialize_json(
       json::object{{"key", key_of(trials)}, {"trials", keeper::trials_to_json(trials)}});
-  const UniqueFd directory(open(dirs.cache.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd directory(open(dirs.cache.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   (void)store::write_atomically(directory.get(), kCacheName, text);
 }
 
@@ -65,7 +65,11 @@ Result<LimitTrials> try_limits(const HostDirs& dirs) {
                 "run ./scripts/setup again");
   }
   auto trials = TRY(keeper::trials_from_json(ran.output));
-  if (cgroup::best_of(trials).controls.any()) write_cache(dirs, trials);
+  if (cgroup::best_of(trials).controls.any()) {
+    write_cache(dirs, trials);
+  } else {
+    unlink((dirs.cache + "/" + kCacheName).c_str());  // what held once does no more
+  }
   return trials;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "box/host_dirs.h"
-#include "cgroup/make.h"
+#include "cgroup/trial.h"
 #include "temenos/error.h"
 
 namespace temenos::box {

@@ -26,6 +26,10 @@ inline constexpr Driver kDrivers[] = {Driver::kSystemdUser, Driver::kSystemdSyst
 std::string_view driver_name(Driver driver);
 Driver driver_named(std::string_view name);
 
+// More than the kernel can ever have (PID_MAX_LIMIT of linux/threads.h) is no limit, and refused as
+// one.
+inline constexpr std::uint64_t kMostTasks = 4'194'304;
+
 // 0: no limit.
 struct Limits {
   std::uint64_t memory_bytes = 0;  // no swap beside it

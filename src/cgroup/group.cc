@@ -22,7 +22,6 @@ namespace {
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr std::uint64_t kPeriodUs = 100'000;  // of CPU quotas; the kernel's own default
 constexpr std::uint64_t kMinQuotaUs = 1'000;
-constexpr std::uint64_t kMostTasks = 4'194'304;  // PID_MAX_LIMIT of linux/threads.h
 constexpr std::chrono::milliseconds kFreezeStep{5};
 
 Result<std::string> read_file(int directory, const char* name) {
@@ -206,7 +205,6 @@ std::string Group::limit(const Limits& limits) {
   if (limits.memory_bytes > 0 && controls_.memory) {
     keep(controls_.memory, limit_memory(limits.memory_bytes));
   }
-  // More than the kernel can ever have is no limit, and refused as one.
   if (limits.tasks > 0 && limits.tasks < kMostTasks && controls_.tasks) {
     keep(controls_.tasks, expect(tasks_, "pids.max", limits.tasks));
   }

@@ -1,6 +1,7 @@
 // Real groups of this machine, below the test's own; skipped where there are none.
 #include "cgroup/group.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 
 #include "base/text.h"
 #include "cgroup/make.h"
+#include "cgroup/trial.h"
 
 namespace temenos::cgroup {
 namespace {
@@ -133,6 +135,23 @@ TEST_P(RealGroup, ALimitThatTheKernelRefusesTakesNoOtherWithIt) {
 
 INSTANTIATE_TEST_SUITE_P(Drivers, RealGroup, ::testing::Values(Driver::kCgroup2, Driver::kCgroup1),
                          [](const auto& info) { return std::string(driver_name(info.param)); });
+
+// What was killed between the making of its group and its note.
+TEST(Groups, OldEmptyOnesAreSweptAndFreshOnesAreNot) {
+  const auto parents = group_parents();
+  if (parents.empty()) GTEST_SKIP() << "no groups can be made here without systemd";
+  const std::string stem = parents[0] + "/temenos-test-" + random_hex(6);
+  const std::string old = stem + "-old";
+  const std::string fresh = stem + "-fresh";
+  ASSERT_EQ(mkdir(old.c_str(), 0755), 0);
+  ASSERT_EQ(mkdir(fresh.c_str(), 0755), 0);
+  const timespec then[2] = {{time(nullptr) - 120, 0}, {time(nullptr) - 120, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, old.c_str(), then, 0), 0);
+  sweep_groups();
+  EXPECT_NE(access(old.c_str(), F_OK), 0);
+  EXPECT_EQ(access(fresh.c_str(), F_OK), 0);
+  rmdir(fresh.c_str());
+}
 
 TEST(Groups, OnlyNamesOfOursAreRemoved) {
   char path[] = "/tmp/temenos-groups-XXXXXX";

@@ -1,10 +1,7 @@
 #include "cgroup/make.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <pwd.h>
-#include <signal.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -18,7 +15,6 @@
 
 #include "base/text.h"
 #include "base/try.h"
-#include "cgroup/bite.h"
 #include "cgroup/hierarchy.h"
 #include "sys/file_sys.h"
 #include "sys/process_sys.h"
@@ -29,13 +25,11 @@ namespace {
 using Names = std::vector<std::string>;
 
 constexpr char kPrefix[] = "temenos-";
-constexpr char kTrialPrefix[] = "temenos-trial-";
-constexpr std::int64_t kOldTrialSeconds = 60;
+constexpr std::int64_t kOldSeconds = 60;
 constexpr std::size_t kMaxGroups = 100'000;
 constexpr std::size_t kMaxName = 200;
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr int kScopeTimeoutMs = 5'000;  // a bus that hangs must not hold up a start
-constexpr int kTrialTimeoutMs = 20'000;
 constexpr std::chrono::milliseconds kRemoveStep{5};
 constexpr const char* kV1Controllers[] = {"memory", "pids", "cpu", "cpuacct", "freezer"};
 
@@ -228,13 +222,6 @@ Result<Group> make_v1(const Request& request) {
   return Group::make_v1(parents, request.name);
 }
 
-bool for_this_user(Driver driver) {
-  const bool root = geteuid() == 0;
-  if (driver == Driver::kSystemdUser) return !root;
-  if (driver == Driver::kSystemdSystem) return root;
-  return true;
-}
-
 Result<Group> make_unlimited(const Request& request) {
   switch (request.driver) {
     case Driver::kNone:
@@ -250,73 +237,6 @@ Result<Group> make_unlimited(const Request& request) {
   return fail(Code::kUnsupported, "this host has no way to make groups", "see 'temenos doctor'");
 }
 
-// ---- trials
-
-std::string fix_of(Driver driver) {
-  if (driver == Driver::kSystemdUser) {
-    return "sudo sh -c 'mkdir -p /etc/systemd/system/user@.service.d && printf \"[Service]\\n"
-           "Delegate=cpu memory pids\\n\" > /etc/systemd/system/user@.service.d/temenos.conf && "
-           "systemctl daemon-reload', and log in anew";
-  }
-  if (driver == Driver::kCgroup1) {
-    return "mount the hierarchies of memory, pids and cpu below /sys/fs/cgroup, writable";
-  }
-  return "boot with a kernel that has the controllers memory, pids and cpu, all turned on";
-}
-
-Trial failed(Driver driver, const Error& error) {
-  const std::string text = error.to_string();
-  // A system call that failed says no way out.
-  if (error.hint.empty()) return {driver, {}, text, fix_of(driver)};
-  return {driver, {}, text.substr(0, text.find(": " + error.hint)), error.hint};
-}
-
-// The group of that trial, or, without a name, what killed ones have left: old ones only, since
-// others may be at work.
-void remove_trials(const std::string& name) {
-  const Hierarchies now = read_hierarchies().value_or(Hierarchies());
-  std::set<std::string> parents;
-  if (const auto subtree = find_subtree()) parents.insert(*subtree);
-  for (const auto& [controller, hierarchy] : now.v1) parents.insert(hierarchy.own);
-  for (const auto& parent : parents) {
-    if (parent.empty()) continue;
-    if (!name.empty()) {
-      (void)rmdir((parent + "/" + name).c_str());
-      continue;
-    }
-    const UniqueFd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd) continue;
-    for (const auto& left : sys::list_names(fd.get(), kMaxGroups).value_or(Names{})) {
-      struct stat st{};
-      if (!left.starts_with(kTrialPrefix) ||
-          fstatat(fd.get(), left.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-          time(nullptr) - st.st_mtime < kOldTrialSeconds) {
-        continue;
-      }
-      (void)unlinkat(fd.get(), left.c_str(), AT_REMOVEDIR);
-    }
-  }
-}
-
-// In a process of its own: with systemd it moves.
-Trial try_driver(Driver driver, const std::string& name, const std::string& scope_program) {
-  Request request;
-  request.driver = driver;
-  request.name = name;
-  request.description = "temenos tries its limits";
-  request.scope_program = scope_program;
-  auto group = make_unlimited(request);
-  if (!group) return failed(driver, group.error());
-  const auto held = bite(*group);
-  (void)group->remove();
-  if (!held) return failed(driver, held.error());
-  Trial trial{driver, *held, "", ""};
-  if (held->all()) return trial;
-  trial.why = "no limit of " + held->missing() + " holds";
-  trial.fix = fix_of(driver);
-  return trial;
-}
-
 }  // namespace
 
 Result<MadeGroup> make_group(const Request& request) {
@@ -327,59 +247,29 @@ Result<MadeGroup> make_group(const Request& request) {
   return made;
 }
 
-std::vector<Trial> try_drivers(const std::string& scope_program) {
-  std::vector<Trial> trials;
-  remove_trials("");  // of one that was killed
-  for (const Driver driver : kDrivers) {
-    if (!for_this_user(driver)) continue;
-    Trial trial = failed(driver, fail(Code::kTimedOut, "trying it took too long").value());
-    const std::string name = kTrialPrefix + random_hex(6);
-    auto pair = sys::socket_pair(SOCK_SEQPACKET);
-    if (!pair) continue;
-    const int there = pair->second.get();
-    auto child = sys::start_in_namespaces(0, [&] {
-      (void)sys::die_with_parent();
-      const Trial done = try_driver(driver, name, scope_program);
-      const std::string flags{done.controls.memory ? '1' : '0', done.controls.cpu ? '1' : '0',
-                              done.controls.tasks ? '1' : '0'};
-      (void)sys::send_with_fds(there, flags + done.why + '\0' + done.fix, {});
-      return 0;
-    });
-    pair->second.reset();
-    if (!child) continue;
-    pollfd fd{pair->first.get(), POLLIN, 0};
-    if (poll(&fd, 1, kTrialTimeoutMs) == 1) {
-      const auto said = sys::receive_with_fds(pair->first.get(), kMaxFile, 0);
-      if (said && said->bytes.size() >= 3) {
-        const std::string& text = said->bytes;
-        trial.controls = {text[0] == '1', text[1] == '1', text[2] == '1'};
-        const auto end = text.find('\0');
-        trial.why = text.substr(3, end - 3);
-        trial.fix = end == text.npos ? "" : text.substr(end + 1);
-      }
-    }
-    child->send(SIGKILL);
-    child->wait();
-    remove_trials(name);
-    trials.push_back(trial);
-    if (trial.controls.all()) break;
+std::vector<std::string> group_parents() {
+  const Hierarchies now = read_hierarchies().value_or(Hierarchies());
+  std::set<std::string> parents;
+  if (const auto subtree = find_subtree()) parents.insert(*subtree);
+  for (const auto& [controller, hierarchy] : now.v1) {
+    if (geteuid() == 0 && !hierarchy.own.empty()) parents.insert(hierarchy.own);
   }
-  return trials;
+  return {parents.begin(), parents.end()};
 }
 
-Trial best_of(const std::vector<Trial>& trials) {
-  Trial best;
-  const auto worth = [](const Trial& trial) {
-    return 4 * trial.controls.memory + 2 * trial.controls.tasks + trial.controls.cpu;
-  };
-  for (const auto& trial : trials) {
-    if (trial.driver != Driver::kNone && worth(trial) > worth(best)) best = trial;
+void sweep_groups() {
+  for (const auto& parent : group_parents()) {
+    const UniqueFd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd) continue;
+    for (const auto& name : sys::list_names(fd.get(), kMaxGroups).value_or(Names{})) {
+      struct stat st{};
+      if (!is_name(name) || fstatat(fd.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+          time(nullptr) - st.st_mtime < kOldSeconds) {
+        continue;
+      }
+      (void)unlinkat(fd.get(), name.c_str(), AT_REMOVEDIR);
+    }
   }
-  if (best.driver == Driver::kNone && !trials.empty()) {
-    best.why = trials.front().why;
-    best.fix = trials.front().fix;
-  }
-  return best;
 }
 
 bool remove_groups(const std::vector<std::string>& directories, int patience_ms) {

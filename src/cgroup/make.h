@@ -1,4 +1,4 @@
-// Making a box's group with a driver, and trying what the drivers of this host are worth.
+// Making a box's group with a driver, and removing what killed processes have left.
 //
 // Thread-safety: none. The calling process must have one thread and no child that it minds: with
 // systemd it moves into the new scope itself (see make_group).
@@ -40,23 +40,15 @@ struct MadeGroup {
 // of it when the last process has left.
 Result<MadeGroup> make_group(const Request& request);
 
-// What a driver keeps here, seen to bite: a process in a group that is made for it reaches each
-// limit.
-struct Trial {
-  Driver driver = Driver::kNone;
-  Controls controls;
-  std::string why;  // what is missing
-  std::string fix;  // a command
-};
-// In the order of preference, those that can matter to this user. Takes up to half a second.
-std::vector<Trial> try_drivers(const std::string& scope_program);
-// The one to use: the first that keeps everything, else the first that keeps most. kNone when none
-// does anything.
-Trial best_of(const std::vector<Trial>& trials);
-
 // Removes groups that a killed keeper may have left, by the paths that it had noted. What still
 // dies in one is waited for, up to `patience_ms`; what lives is not touched. Anything that is not a
 // name of ours is ignored. True: none of them is there any more.
 bool remove_groups(const std::vector<std::string>& directories, int patience_ms);
+
+// Where the drivers that do not ask systemd make this process' groups.
+std::vector<std::string> group_parents();
+// Removes there what was killed before it had noted its group: empty ones of our names that are a
+// minute old. Between its making and its first process a group is empty for moments.
+void sweep_groups();
 
 }  // namespace temenos::cgroup

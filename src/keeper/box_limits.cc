@@ -87,6 +87,7 @@ Result<void> BoxLimits::begin(const LaunchSpec& spec, int data_dir) {
   trouble_ = spec.limits.note;
   const auto driver = cgroup::driver_named(spec.limits.driver);
   if (driver != cgroup::Driver::kNone) {
+    cgroup::sweep_groups();
     const auto made = make(spec);
     if (made) {
       driver_ = driver;
@@ -108,6 +109,7 @@ Result<void> BoxLimits::begin(const LaunchSpec& spec, int data_dir) {
     trouble_ = "no limit of " + lacks + " holds for this box" +
                (refused_.empty() ? "" : " (" + refused_ + ")") + ": see 'temenos doctor'";
   }
+  if (lacks.empty() && group_.controls().all()) trouble_.clear();
   if (group_.controls().cpu) {
     cpu_thousandths_ = static_cast<std::uint64_t>(spec.limits.cpu_thousandths);
   }

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cgroup/make.h"
+#include "cgroup/trial.h"
 #include "temenos/error.h"
 
 namespace temenos::keeper {
