@@ -50,8 +50,9 @@ TEST_F(RunscTest, AnOldOneIsNamedWithWhatItLacks) {
   const auto runsc = inspect_runsc(file);
   ASSERT_TRUE(runsc);
   EXPECT_EQ(runsc->version, "0.0~20221219.0");
-  EXPECT_EQ(runsc->missing_flags, (std::vector<std::string>{"directfs", "file-access-mounts",
-                                                            "ignore-cgroups", "overlay2"}));
+  EXPECT_EQ(runsc->missing_flags,
+            (std::vector<std::string>{"directfs", "file-access-mounts", "ignore-cgroups",
+                                      "overlay2", "panic-log"}));
   EXPECT_NE(unusable_runsc(*runsc).to_string().find("too old"), std::string::npos);
 }
 

@@ -157,11 +157,6 @@ std::string read_small(const std::string& path) {
 }
 
 Farewell farewell(const seccomp_notif& notification) {
-  if (notification.data.nr == SCMP_SYS(kill)) {
-    Farewell out;
-    out.kills = static_cast<pid_t>(notification.data.args[0]);
-    return out;
-  }
   const std::string proc = "/proc/" + std::to_string(notification.pid);
   const std::string status = read_small(proc + "/status");
   auto number = [&status](const char* field) {
@@ -173,7 +168,12 @@ Farewell farewell(const seccomp_notif& notification) {
   out.parent = number("\nPPid:");
   out.name = read_small(proc + "/cmdline").substr(0, 31);
   out.name.resize(strnlen(out.name.c_str(), out.name.size()));
-  out.status = static_cast<int>(notification.data.args[0] & 0xff);
+  const auto argument = notification.data.args[0];
+  if (notification.data.nr == SCMP_SYS(kill)) {
+    out.kills = static_cast<pid_t>(argument);
+  } else {
+    out.status = static_cast<int>(argument & 0xff);
+  }
   return out;
 }
 

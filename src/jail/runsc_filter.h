@@ -48,7 +48,7 @@ struct Farewell {
   pid_t parent = -1;
   std::string name;  // its argv[0], at most 31 bytes; the process' own word
   int status = -1;   // what it asks to exit with, 0 to 255
-  // Not 0: it does not leave, but is about to end this process by SIGKILL; the rest is not set.
+  // Not 0: it does not leave, but is about to end this process by SIGKILL.
   pid_t kills = 0;
 };
 Result<std::optional<Farewell>> answer_runsc(int listener, dev_t overlay_dev);

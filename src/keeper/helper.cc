@@ -77,7 +77,15 @@ std::vector<std::string> runsc_command(const LaunchSpec& spec) {
 Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int notify_socket,
                           const std::vector<int>& join) {
   // First of all: nothing of the sandbox is ever outside of its groups.
-  for (const int group : join) TRY(sys::write_all(group, "0"));
+  for (const int group : join) {
+    auto joined = sys::write_all(group, "0");
+    if (!joined) {
+      return tl::make_unexpected(std::move(joined)
+                                     .error()
+                                     .with_context("joining the control group of the box")
+                                     .with_hint("start it again"));
+    }
+  }
   const UniqueFd out(open((std::string(kLogDir) + "/output").c_str(),
                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!out) return fail_errno(errno, "opening the sandbox's output");
@@ -270,7 +278,10 @@ class GoferWatch {
 
 // Who of runsc's two children leaves by itself, and what that says.
 void note_farewell(const jail::Farewell& farewell, pid_t runsc, GoferWatch& gofer, Ending& ending) {
-  if (farewell.kills != 0) return gofer.note_kill(farewell.kills);
+  if (farewell.kills != 0) {
+    if (farewell.process == runsc) gofer.note_kill(farewell.kills);
+    return;
+  }
   if (farewell.parent != runsc) return;
   if (farewell.name == kGoferName) ending.gofer_left = true;
   if (farewell.name != kSandboxName) return;

@@ -13,8 +13,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (argc > 1 && strcmp(argv[1], "flags") == 0) {
-    for (const char* name :
-         {"directfs", "file-access-mounts", "host-uds", "ignore-cgroups", "overlay2"}) {
+    for (const char* name : {"directfs", "file-access-mounts", "host-uds", "ignore-cgroups",
+                             "overlay2", "panic-log"}) {
       printf("\n  -%s\n", name);
     }
     return 0;

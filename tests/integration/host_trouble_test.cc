@@ -116,7 +116,7 @@ TEST_F(HostTroubleTest, ARunscThatIsTooOldOrNone) {
   const auto script = host_.file("script",
                                  "#!/bin/sh\ncase $1 in --version) echo 'runsc version x';; flags) "
                                  "for f in directfs file-access-mounts host-uds ignore-cgroups "
-                                 "overlay2; do printf '\\n  -%s\\n' $f; done;; esac\n",
+                                 "overlay2 panic-log; do printf '\\n  -%s\\n' $f; done;; esac\n",
                                  0755);
   expect_error(run({"--platform", "ptrace"}, "true", "", with_runsc(script)), 125,
                {"cannot run runsc", "./scripts/setup"});
