@@ -60,7 +60,7 @@ TEST_F(RemoveBox, WhatTheBoxLeftWhateverItsModes) {
   }
   ASSERT_EQ(chmod((path_ + "/box/upper/a/b").c_str(), 0), 0);
   ASSERT_EQ(chmod((path_ + "/box/upper/a").c_str(), 0), 0);
-  ASSERT_EQ(chmod((path_ + "/box/work/work").c_str(), 0), 0);
+  ASSERT_EQ(chmod((path_ + "/box/work" + "/work").c_str(), 0), 0);
   const auto removed = remove_box(dir_.get(), plan);
   EXPECT_TRUE(removed) << removed.error().to_string();
   EXPECT_FALSE(there());

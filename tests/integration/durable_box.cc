@@ -112,6 +112,13 @@ Program DurableBoxTest::start_tool(std::vector<std::string> words, const Variabl
   return Program(host_, std::move(words), all);
 }
 
+void DurableBoxTest::enter_host() const {
+  for (const auto& variable : host_.environment()) {
+    const auto equals = variable.find('=');
+    setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+  }
+}
+
 std::string DurableBoxTest::data_dir(const std::string& name) const {
   return boxes_dir() + "/" + box::id_of({"", name});
 }

@@ -44,6 +44,8 @@ class DurableBoxTest : public IntegrationTest {
   CliResult run_tool(const std::vector<std::string>& words, const Variables& env = {}) const {
     return start_tool(words, env).finish();
   }
+  // From here on this process is on the test's host, for the library used in it.
+  void enter_host() const;
   std::string data_dir(const std::string& name) const;
   std::string boxes_dir() const { return host_.path() + "/home/data/temenos/boxes"; }
   BoxProcesses processes(const std::string& name) const;

@@ -32,12 +32,7 @@ constexpr char kBox[] = "box";
 
 class ManagerTest : public DurableBoxTest {
  protected:
-  void SetUp() override {
-    for (const auto& variable : host_.environment()) {
-      const auto equals = variable.find('=');
-      setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
-    }
-  }
+  void SetUp() override { enter_host(); }
   static BoxManager manager() {
     auto opened = BoxManager::open();
     if (!opened) ADD_FAILURE() << opened.error().to_string();

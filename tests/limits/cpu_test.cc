@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <thread>
 
 #include "tests/limits/limits_test.h"
@@ -75,6 +76,22 @@ TEST_P(CpuLimit, SecondsOfItAreTheEndByName) {
   // Looked at every 10 ms; keeper looks every 50 ms; several CPUs at once use up more between.
   EXPECT_GE(last, 1.6);
   EXPECT_LE(last, 2.6);
+}
+
+// Whoever stops the sandbox and kills session must not have the box, and its caller, for ever:
+// between looks at its CPU time keeper's patience with helper once began anew.
+TEST_P(CpuLimit, ADeadSessionIsTheEndAlsoWhileTheTimeIsLookedAt) {
+  Box box = start(kBox, {.limits = {.cpu_seconds = 3}, .platform = GetParam()});
+  if (const auto why = lacking(box); !why.empty()) GTEST_SKIP() << why;
+  const Generation generation(processes(kBox));
+  const auto& pids = generation.processes();
+  for (const pid_t pid : {pids.runsc, pids.gofer, pids.sandbox}) {
+    ASSERT_GT(pid, 0);
+    ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  }
+  ASSERT_EQ(kill(pids.session, SIGKILL), 0);
+  EXPECT_EQ(generation.wait_for_end(static_cast<int>(patience(15).count())), "");
+  EXPECT_THAT(audit(kBox), ::testing::HasSubstr("\"reason\":\"session_died\""));
 }
 
 }  // namespace

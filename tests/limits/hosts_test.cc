@@ -163,20 +163,82 @@ TEST_P(HostsTest, WantOfMemoryIsToldWithoutAnyGroupToo) {
   EXPECT_FALSE(std::filesystem::exists(group));
 }
 
-// As an ordinary user or root of a machine with systemd: without its bus another driver is taken,
-// or none, and that is told.
-class BusTest : public LimitsTest {};
+// One part of a host is gone since it was looked at, by a script like Host's.
+class LessThanSeen : public LimitsTest {
+ protected:
+  CliResult run_without(const std::string& script, std::vector<std::string> words) {
+    words.insert(words.begin(),
+                 {"/usr/bin/unshare", "--mount", "--propagation", "private", "/bin/sh", "-ec",
+                  script + "; exec \"$@\"", "sh", temenos_program(), "run", "--no-net"});
+    Program program(host_, std::move(words));
+    return program.finish(static_cast<int>(patience(90).count()));
+  }
+  // Empty: the hierarchies of these controllers are mounted, each by itself, and can be hidden.
+  static std::string lacking(const std::string& controller) {
+    if (geteuid() != 0) return "only root can change what it sees of the host";
+    return access(("/sys/fs/cgroup/" + controller + "/cgroup.procs").c_str(), F_OK) == 0
+               ? ""
+               : "no cgroup v1 here";
+  }
+};
 
-TEST_F(BusTest, WithoutABusTheNextDriverIsTakenOrNoneAndThatIsTold) {
+TEST_F(LessThanSeen, WithoutMemoryItIsToldOrRefused) {
+  if (const auto why = lacking("memory"); !why.empty()) GTEST_SKIP() << why;
+  ASSERT_EQ(host_.temenos({"run", "--no-net", "--", "true"}).status, 0);
+  const std::string script = "umount /sys/fs/cgroup/memory";
+  const auto required =
+      run_without(script, {"--limits", "required", "--memory", "128", "--", "echo", "ran"});
+  EXPECT_EQ(required.status, 125);
+  EXPECT_EQ(required.out, "");
+  EXPECT_THAT(required.err, HasSubstr("there is none of memory"));
+  const auto effort = run_without(script, {"--memory", "128", "--", "echo", "ran"});
+  EXPECT_EQ(effort.out, "ran\n") << effort.err;
+  EXPECT_THAT(effort.limits_warning, HasSubstr("no limit of memory holds"));
+}
+
+// A share that nobody keeps is no reason to look at the time late.
+TEST_F(LessThanSeen, WithoutAQuotaCpuTimeIsStillLookedAtInTime) {
+  if (const auto why = lacking("cpu"); !why.empty()) GTEST_SKIP() << why;
+  ASSERT_EQ(host_.temenos({"run", "--no-net", "--", "true"}).status, 0);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto result =
+      run_without("umount /sys/fs/cgroup/cpu",
+                  {"--cpus", "0.05", "--cpu", "1", "--volume", guest("use_up") + ":/use/up:ro",
+                   "--", "/use/up", "burn", "1", "0"});
+  EXPECT_EQ(result.status, 125);
+  EXPECT_THAT(result.err, HasSubstr("used up its CPU time"));
+  EXPECT_THAT(result.limits_warning, HasSubstr("no limit of CPU holds"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, patience(12));
+}
+
+// Numbers that no kernel takes are no limit, and take no other limit with them.
+TEST_F(LimitsTest, NumbersThatNoHostHas) {
+  for (const char* pids : {"600000", "1099511627776"}) {
+    SCOPED_TRACE(pids);
+    const auto result =
+        host_.temenos({"run", "--no-net", "--memory", "128", "--pids", pids, "--volume",
+                       guest("use_up") + ":/use/up:ro", "--", "/use/up", "memory", "400"});
+    if (!result.limits_warning.empty()) GTEST_SKIP() << result.limits_warning;
+    EXPECT_EQ(result.status, 137) << result.err;
+  }
+  const auto all = host_.temenos({"run", "--no-net", "--memory", "1099511627776", "--cpus", "8192",
+                                  "--cpu", "1099511627776", "--", "echo", "ran"});
+  EXPECT_EQ(all.out, "ran\n") << all.err;
+}
+
+// Root of a machine with systemd, and the bus is not there: no other driver may be taken where
+// systemd rules, and that is told.
+TEST_F(LessThanSeen, WithoutTheBusOfSystemdItIsToldOrRefused) {
   if (access("/run/systemd/system", F_OK) != 0) GTEST_SKIP() << "no systemd runs here";
-  const Variables env{{"XDG_RUNTIME_DIR", host_.dir("no-bus")},
-                      {"DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent"},
-                      {"DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent"},
-                      {"XDG_CACHE_HOME", host_.dir("cache")}};
-  Program program(host_, {temenos_program(), "run", "--no-net", "--", "echo", "ran"}, env);
-  const auto result = program.finish(static_cast<int>(patience(90).count()));
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(result.out, "ran\n");
+  if (geteuid() != 0) GTEST_SKIP() << "only root can change what it sees of the host";
+  const std::string script = "mount -t tmpfs none /run/dbus";
+  const auto effort = run_without(script, {"--", "echo", "ran"});
+  EXPECT_EQ(effort.out, "ran\n") << effort.err;
+  EXPECT_THAT(effort.limits_warning, HasSubstr("no limit of memory"));
+  EXPECT_THAT(effort.limits_warning, HasSubstr("system bus"));
+  const auto required = run_without(script, {"--limits", "required", "--", "echo", "ran"});
+  EXPECT_EQ(required.status, 125);
+  EXPECT_THAT(required.err, HasSubstr("limits are required"));
 }
 
 }  // namespace

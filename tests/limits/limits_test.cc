@@ -57,10 +57,7 @@ std::chrono::seconds patience(int seconds) {
 }
 
 void LimitsTest::SetUp() {
-  for (const auto& variable : host_.environment()) {
-    const auto equals = variable.find('=');
-    setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
-  }
+  enter_host();
   auto manager = BoxManager::open();
   ASSERT_TRUE(manager) << manager.error().to_string();
   manager_.emplace(std::move(*manager));
