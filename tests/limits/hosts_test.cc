@@ -213,17 +213,18 @@ TEST_F(LessThanSeen, WithoutAQuotaCpuTimeIsStillLookedAtInTime) {
 
 // Numbers that no kernel takes are no limit, and take no other limit with them.
 TEST_F(LimitsTest, NumbersThatNoHostHas) {
+  const auto all = host_.temenos({"run", "--no-net", "--memory", "1099511627776", "--cpus", "8192",
+                                  "--cpu", "1099511627776", "--", "echo", "ran"});
+  EXPECT_EQ(all.out, "ran\n") << all.err;
+  // Where nothing ends it, the next would stay.
+  if (!all.limits_warning.empty()) GTEST_SKIP() << all.limits_warning;
   for (const char* pids : {"600000", "1099511627776"}) {
     SCOPED_TRACE(pids);
     const auto result =
         host_.temenos({"run", "--no-net", "--memory", "128", "--pids", pids, "--volume",
                        guest("use_up") + ":/use/up:ro", "--", "/use/up", "memory", "400"});
-    if (!result.limits_warning.empty()) GTEST_SKIP() << result.limits_warning;
     EXPECT_EQ(result.status, 137) << result.err;
   }
-  const auto all = host_.temenos({"run", "--no-net", "--memory", "1099511627776", "--cpus", "8192",
-                                  "--cpu", "1099511627776", "--", "echo", "ran"});
-  EXPECT_EQ(all.out, "ran\n") << all.err;
 }
 
 // Root of a machine with systemd, and the bus is not there: no other driver may be taken where
