@@ -135,6 +135,32 @@ std::string held_namespaces() {
   return out;
 }
 
+std::set<std::string> lines_of(const std::string& text) {
+  std::set<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.insert(line);
+  return lines;
+}
+
+// What is not as it was in a table of mounts, or empty.
+std::string changed_mounts(const std::string& before, const std::string& after) {
+  const auto old_lines = lines_of(before);
+  const auto new_lines = lines_of(after);
+  std::string changed;
+  for (const auto& line : new_lines) {
+    if (!old_lines.contains(line)) changed += "new mount: " + line + "; ";
+  }
+  for (const auto& line : old_lines) {
+    if (new_lines.contains(line)) continue;
+    std::istringstream words(line);
+    std::string word;
+    for (int n = 0; n < 5; ++n) words >> word;
+    // Whoever removes the directory of a mount of another namespace takes it from ours as well.
+    if (access(word.c_str(), F_OK) == 0) changed += "lost mount: " + line + "; ";
+  }
+  return changed;
+}
+
 // Groups with a name of ours in which nothing lives. Boxes of other tests have groups at the same
 // time, and those are empty for moments only.
 std::set<std::string> empty_cgroups() {
@@ -306,8 +332,7 @@ Leftovers::Leftovers(const TestHost& host)
 std::string Leftovers::check() const {
   std::string left;
   wait_for_descendants(0);
-  if (geteuid() == 0 && read_file("/proc/self/mountinfo") != mounts_)
-    left += "the mount table changed; ";
+  if (geteuid() == 0) left += changed_mounts(mounts_, read_file("/proc/self/mountinfo"));
   if (held_namespaces() != namespaces_) left += "namespaces: " + held_namespaces() + "; ";
   const std::string cgroups = left_cgroups(cgroups_);
   if (!cgroups.empty()) left += "cgroups: " + cgroups + "; ";
