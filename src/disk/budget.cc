@@ -1,0 +1,137 @@
+#include "disk/budget.h"
+
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+
+namespace temenos::disk {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A box that is near its limit is not counted for each byte.
+constexpr std::uint64_t kSlackShare = 64;
+constexpr std::uint64_t kMinSlackBytes = 256 * 1024;
+constexpr std::uint64_t kMinSlackFiles = 64;
+// What a box may use up more while its host has too little.
+constexpr std::uint64_t kLowBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kLowFiles = 256;
+// With that much left there is time: no box writes so much in one of the long intervals.
+constexpr std::uint64_t kAmpleBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kAmpleFiles = 20'000;
+constexpr auto kLongInterval = 100ms;
+constexpr auto kShortInterval = 20ms;
+constexpr auto kBusyInterval = 5ms;  // while somebody writes
+// Of counts while the box runs, which cost it little of its time.
+constexpr auto kLivePeriod = 5s;
+constexpr int kLiveShare = 50;
+constexpr auto kLatePeriod = 100ms;  // where free space is told late
+constexpr int kLateShare = 20;
+
+// Those of which it is known.
+constexpr std::uint32_t kPromptTypes[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, TMPFS_MAGIC,
+                                          F2FS_SUPER_MAGIC};
+
+std::uint64_t less(std::uint64_t from, std::uint64_t what) { return from > what ? from - what : 0; }
+
+std::uint64_t slack(std::uint64_t limit, std::uint64_t least) {
+  return std::max(limit / kSlackShare, std::min(least, limit));
+}
+
+std::uint64_t floor_of(std::uint64_t total, std::uint64_t most) {
+  return std::min(most, total / Budget::kHostShare);
+}
+
+}  // namespace
+
+Result<Space> space_of(int fd) {
+  struct statfs st{};
+  if (fstatfs(fd, &st) != 0) return fail_errno(errno, "fstatfs");
+  const auto block = static_cast<std::uint64_t>(st.f_frsize);
+  Space space{st.f_bavail * block, st.f_ffree, st.f_blocks * block, st.f_files};
+  space.is_prompt = std::find(std::begin(kPromptTypes), std::end(kPromptTypes),
+                              static_cast<std::uint32_t>(st.f_type)) != std::end(kPromptTypes);
+  return space;
+}
+
+// How much has to be used up until the box may be over.
+Budget::Amount Budget::room() const {
+  return {std::max(less(limit_.bytes, sure_.bytes), slack(limit_.bytes, kMinSlackBytes)),
+          std::max(less(limit_.files, sure_.files), slack(limit_.files, kMinSlackFiles))};
+}
+
+bool Budget::host_is_low() const {
+  return space_->free_bytes < floor_of(space_->total_bytes, kHostBytes) ||
+         (space_->total_files > 0 &&
+          space_->free_files < floor_of(space_->total_files, kHostFiles));
+}
+
+Budget::Look Budget::look(const Space& space, Clock::time_point now) {
+  if (space_) {
+    const Amount fall{less(space_->free_bytes, space.free_bytes),
+                      less(space_->free_files, space.free_files)};
+    fallen_.bytes += fall.bytes;
+    fallen_.files += fall.files;
+    is_falling_ = fall.bytes > 0 || fall.files > 0;
+  }
+  space_ = space;
+  const bool low = host_is_low();
+  if (!low) use_at_low_.reset();
+  const Amount room = this->room();
+  Look look = Look::kNone;
+  if (fallen_.bytes >= room.bytes || fallen_.files >= room.files ||
+      (low && (!use_at_low_ || fallen_.bytes >= kLowBytes || fallen_.files >= kLowFiles))) {
+    // A host on which others write as well: the box has at least half of the time.
+    if (now >= next_still_) look = Look::kStill;
+  } else if (now >= next_live_ &&
+             (!space.is_prompt || !counted_ || counted_->free_bytes != space.free_bytes ||
+              counted_->free_files != space.free_files)) {
+    look = Look::kLive;
+    next_live_ = now + kLivePeriod;
+  }
+  if (look != Look::kNone) counted_ = space;
+  return look;
+}
+
+Budget::Verdict Budget::counted(const Use& use, bool still, Clock::time_point begin,
+                                Clock::time_point end) {
+  const auto took = end - begin;
+  if (still) next_still_ = end + took;
+  const bool late = !space_ || !space_->is_prompt;
+  next_live_ = end + (late ? std::max<Clock::duration>(kLatePeriod, kLateShare * took)
+                           : std::max<Clock::duration>(kLivePeriod, kLiveShare * took));
+  const Use before = use_;
+  use_ = use;
+  if (!still) {
+    // What was not found may have been hidden; what was found is there, or was.
+    sure_.bytes = std::max(sure_.bytes, use.bytes);
+    sure_.files = std::max(sure_.files, use.files);
+    if (limit_.is_over(use)) fallen_ = {limit_.bytes, limit_.files};
+    return Verdict::kGood;
+  }
+  // What has been used up since that look is seen by the next one.
+  sure_ = use;
+  fallen_ = {};
+  if (limit_.is_over(use)) return Verdict::kOverLimit;
+  if (!space_ || !host_is_low()) return Verdict::kGood;
+  if (!use_at_low_) use_at_low_ = before;
+  if (use.bytes >= use_at_low_->bytes + kLowBytes || use.files >= use_at_low_->files + kLowFiles) {
+    return Verdict::kHostFull;
+  }
+  return Verdict::kGood;
+}
+
+std::chrono::milliseconds Budget::interval() const {
+  if (!space_) return kShortInterval;
+  const Amount room = this->room();
+  const bool ample =
+      less(room.bytes, fallen_.bytes) >= kAmpleBytes &&
+      less(room.files, fallen_.files) >= kAmpleFiles &&
+      less(space_->free_bytes, floor_of(space_->total_bytes, kHostBytes)) >= kAmpleBytes;
+  return ample ? kLongInterval : is_falling_ ? kBusyInterval : kShortInterval;
+}
+
+}  // namespace temenos::disk
