@@ -16,7 +16,8 @@ struct BoxStats {
   std::optional<std::uint64_t> cpu_us;  // since it started
   std::optional<std::uint64_t> tasks;   // threads of the host: several for each of the box
   std::optional<std::uint64_t> tasks_peak;
-  std::optional<std::uint64_t> disk_bytes;  // not told yet
+  std::optional<std::uint64_t>
+      disk_bytes;  // with limits.disk_mb and scratch disk; counted now and then
   // Pressure stall information: the share of the last 10 s, in per cent, in which some task of the
   // box had to wait for it.
   std::optional<double> memory_pressure;
@@ -27,7 +28,9 @@ struct BoxStats {
   bool memory_held = false;  // a limit of it is kept by the host's kernel
   bool cpu_held = false;
   bool tasks_held = false;
-  std::string trouble;  // why less is held than the host can; empty: nothing is wrong
+  bool disk_held = false;     // by a project quota
+  bool disk_watched = false;  // not by the kernel: temenos counts, and ends the box
+  std::string trouble;        // why less is held than the host can; empty: nothing is wrong
 };
 
 }  // namespace temenos

@@ -53,6 +53,8 @@ BoxStats stats_of(const keeper::Message& message) {
   stats.memory_held = (numbers.held & Numbers::kHeldMemory) != 0;
   stats.cpu_held = (numbers.held & Numbers::kHeldCpu) != 0;
   stats.tasks_held = (numbers.held & Numbers::kHeldTasks) != 0;
+  stats.disk_held = (numbers.held & Numbers::kHeldDisk) != 0;
+  stats.disk_watched = (numbers.held & Numbers::kWatchedDisk) != 0;
   stats.trouble = keeper::text_of(message);
   return stats;
 }
@@ -83,12 +85,15 @@ Result<void> refuse_what_is_not_built(const Policy& policy) {
       {policy->project == ProjectAccess::kReview, "--review is not built yet",
        "use --ephemeral: the project is read-only then"},
       {policy->base != "host", "images are not built yet", "leave --image out"},
-      {policy->limits.disk_mb && policy->scratch != Scratch::kMemory,
-       "a limit of disk is not built yet but for --scratch memory",
-       "leave it out, or say --scratch memory, where it is the size of the memory"},
   };
   for (const auto& row : rows) {
     if (row.asked) return fail(Code::kNotBuilt, row.what, row.hint);
+  }
+  if (policy->limits.disk_mb && policy->scratch == Scratch::kRunsc) {
+    return fail(Code::kUnsupported,
+                "limits.disk_mb cannot be kept with scratch runsc: its files lie in gVisor's own "
+                "memory",
+                "limit the memory instead (--memory), or say --scratch memory");
   }
   return {};
 }

@@ -93,6 +93,7 @@ Result<keeper::LimitSpec> plan_limits(const Limits& limits, LimitsMode mode,
   spec.host_tasks = std::min(host_tasks_for(spec.guest_tasks, platform), kMostTasks);
   spec.cpu_thousandths = std::llround(limits.cpus.value_or(0) * 1000);
   spec.cpu_seconds = limits.cpu_seconds.value_or(0);
+  spec.disk_mb = limits.disk_mb.value_or(0);
   cgroup::Controls held = held_here(trial);
   if (!held.tasks) spec.host_tasks = 0;
   const bool cpu_asked = limits.cpus || limits.cpu_seconds;

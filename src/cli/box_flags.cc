@@ -271,7 +271,7 @@ void add_box_flags(CLI::App& command, BoxFlags& flags) {
   option("--cpus", flags.cpus, "CPU quota in cores, as 0.5", "N");
   option("--cpu", flags.cpu, "End the box when it has used so much CPU time", "SECONDS");
   option("--pids", flags.pids, "Processes and threads in the box", "N");
-  option("--disk", flags.disk, "Size of --scratch memory (of disk: not built yet)", "MB");
+  option("--disk", flags.disk, "What the box may write, on disk or in --scratch memory", "MB");
   option("--output", flags.output, "Cap on a command's output", "MB");
   option("--ttl", flags.ttl, "End the box so long after its start", "SECONDS");
   option("--idle", flags.idle, "End the box after so long without a command", "SECONDS");

@@ -279,8 +279,14 @@ Result<void> drop_what_runsc_never_needs() {
   return {};
 }
 
-Result<UniqueFd> load_runsc_filter() {
-  return load_filter(SCMP_ACT_ALLOW, SCMP_ACT_ERRNO(ENOSYS), rules());
+Result<UniqueFd> load_runsc_filter(const FilterOptions& options) {
+  std::vector<Rule> all = rules();
+  // Giving memory back is the same call, with another mode.
+  if (!options.preallocates) {
+    all.push_back(
+        rule(SCMP_ACT_ERRNO(EOPNOTSUPP), SCMP_SYS(fallocate), masked(1, FALLOC_FL_PUNCH_HOLE, 0)));
+  }
+  return load_filter(SCMP_ACT_ALLOW, SCMP_ACT_ERRNO(ENOSYS), all);
 }
 
 Result<std::optional<Farewell>> answer_runsc(int listener, dev_t overlay_dev) {

@@ -27,9 +27,14 @@ namespace temenos::jail {
 // and still nobody should have them.
 Result<void> drop_what_runsc_never_needs();
 
+struct FilterOptions {
+  // fallocate(2) may reserve space of a file system. It does so for any size in an instant, which
+  // nobody who only watches what a box uses can be in time for.
+  bool preallocates = true;
+};
 // Sets no_new_privs and loads the filter into the calling process (which must have one thread, and
 // goes on to exec runsc). Returns the listener for answer_runsc().
-Result<UniqueFd> load_runsc_filter();
+Result<UniqueFd> load_runsc_filter(const FilterOptions& options = {});
 
 // Answers one request of the listener. The calling process must be root of the box's user
 // namespace, and in a mount namespace in which what must not be renamed is a mount point.

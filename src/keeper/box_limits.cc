@@ -85,6 +85,7 @@ Result<void> BoxLimits::begin(const LaunchSpec& spec, int data_dir) {
   remove_noted_groups(data_dir);
   oom_ = OomWatch::begin();
   trouble_ = spec.limits.note;
+  TRY(disk_.begin(spec, data_dir));
   const auto driver = cgroup::driver_named(spec.limits.driver);
   if (driver != cgroup::Driver::kNone) {
     cgroup::sweep_groups();
@@ -131,21 +132,27 @@ void BoxLimits::look_at_cpu_again() {
   cpu_look_ = Clock::now() + std::max<Clock::duration>(kCpuLook, soonest);
 }
 
+std::string BoxLimits::notes() const {
+  const std::string& watched = disk_.why_watched();
+  return trouble_ + (trouble_.empty() || watched.empty() ? "" : "; ") + watched;
+}
+
 pollfd BoxLimits::memory_poll() const {
   return {group_ ? group_.memory_event_fd() : -1, group_.memory_events(), 0};
 }
 
 int BoxLimits::timeout_ms() const {
-  int wait = -1;
+  int wait = disk_.timeout_ms();
   for (const auto& look : {cpu_look_, memory_look_}) {
     if (look && (wait < 0 || until(*look) < wait)) wait = until(*look);
   }
   return wait;
 }
 
-std::optional<BoxLimits::End> BoxLimits::check(short revents) {
+std::optional<BoxLimits::End> BoxLimits::check(short memory_revents, short disk_revents) {
+  if (auto over = disk_.check(disk_revents, group_)) return over;
   const auto now = Clock::now();
-  if (revents != 0) {
+  if (memory_revents != 0) {
     group_.clear_memory_event();
     memory_looks_end_ = now + kMemoryLooks;
     memory_look_ = now;
@@ -183,6 +190,7 @@ std::optional<BoxLimits::End> BoxLimits::cause(bool crashed) const {
 Numbers BoxLimits::numbers() const {
   Numbers out;
   out.driver = static_cast<std::uint32_t>(driver_);
+  disk_.tell(out);
   if (!group_) return out;
   out.oom_kills = group_.oom_kills();
   const auto usage = group_.usage();
@@ -198,8 +206,8 @@ Numbers BoxLimits::numbers() const {
   put(out.cpu_pressure, usage.cpu_pressure);
   put(out.io_pressure, usage.io_pressure);
   const auto& held = group_.controls();
-  out.held = (held.memory ? Numbers::kHeldMemory : 0) | (held.cpu ? Numbers::kHeldCpu : 0) |
-             (held.tasks ? Numbers::kHeldTasks : 0);
+  out.held |= (held.memory ? Numbers::kHeldMemory : 0) | (held.cpu ? Numbers::kHeldCpu : 0) |
+              (held.tasks ? Numbers::kHeldTasks : 0);
   return out;
 }
 

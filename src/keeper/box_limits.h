@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "cgroup/make.h"
+#include "keeper/disk_watch.h"
 #include "keeper/end_reason.h"
 #include "keeper/launch_spec.h"
 #include "keeper/messages.h"
@@ -36,10 +37,7 @@ void remove_noted_groups(int data_dir);
 
 class BoxLimits {
  public:
-  struct End {
-    EndReason reason;
-    std::string detail;  // " (…)", or empty
-  };
+  using End = LimitEnd;
 
   // Makes the group and notes it in the data dir. With systemd the calling process moves.
   Result<void> begin(const LaunchSpec& spec, int data_dir);
@@ -48,16 +46,26 @@ class BoxLimits {
   bool memory_is_held() const { return group_.controls().memory; }
   // What is not kept, and why, for people; empty when all is.
   const std::string& trouble() const { return trouble_; }
+  // That, and what is held otherwise than by the kernel.
+  std::string notes() const;
 
-  // To be polled; `revents` then goes to check(), as well as a poll that has timed out.
+  // For helper: what it gives to the process that counts the box's files; -1: there is none. Only
+  // until helper is there.
+  int meter_socket() const { return disk_.meter_socket(); }
+  void helper_is_there() { disk_.helper_is_there(); }
+
+  // To be polled; their `revents` then go to check(), as well as a poll that has timed out.
   pollfd memory_poll() const;
+  pollfd disk_poll() const { return disk_.poll(); }
   int timeout_ms() const;  // -1: nothing to wait for
-  std::optional<End> check(short revents);
+  std::optional<End> check(short memory_revents, short disk_revents);
   // A process of the sandbox was killed or could not go on, and nobody of ours did that.
   // `crashed`: the sentry failed by itself.
   std::optional<End> cause(bool crashed) const;
 
   Numbers numbers() const;
+  // What stood still while it was looked at can die.
+  void let_die() { disk_.let_go(group_); }
   // The sandbox is gone.
   void end();
 
@@ -69,6 +77,7 @@ class BoxLimits {
   void look_at_cpu_again();
 
   cgroup::Group group_;
+  DiskWatch disk_;
   cgroup::Driver driver_ = cgroup::Driver::kNone;
   OomWatch oom_;  // where no group counts
   std::string trouble_;

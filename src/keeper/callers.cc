@@ -113,7 +113,7 @@ Callers::Answer Callers::answer(int socket, int session, const BoxLimits& limits
       break;
     case Message::kStats:
       reply.numbers = limits.numbers();
-      put_text(reply, limits.trouble());
+      put_text(reply, limits.notes());
       break;
     case Message::kAttach:
       if (too_many()) {

@@ -60,6 +60,10 @@ Row row(EndReason reason) {
               "raise limits.pids (--pids), or let its commands start fewer"};
     case EndReason::kCpuOver:
       return {"cpu_over", "the box used up its CPU time", "raise limits.cpu_seconds (--cpu)"};
+    case EndReason::kDiskLimit:
+      return {"disk_limit", "the box reached its limit of disk space",
+              "raise limits.disk_mb (--disk), let its commands write less, or free space on the "
+              "host"};
     case EndReason::kIdle:
       return {"idle", "the box was idle for too long", "raise limits.idle_seconds (--idle)"};
   }

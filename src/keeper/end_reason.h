@@ -26,6 +26,13 @@ enum class EndReason : std::uint32_t {
   kIdle,           // limits.idle_seconds
   kProcessLimit,   // limits.pids: the sandbox could not go on without one more task of the host
   kCpuOver,        // limits.cpu_seconds
+  kDiskLimit,      // limits.disk_mb, or its host's file system was nearly full
+};
+
+// What ends a box that has reached a limit.
+struct LimitEnd {
+  EndReason reason;
+  std::string detail;  // after the reason's sentence: ": …", " (…)", or empty
 };
 
 // One word for programs ("out_of_memory"), a sentence for people, and what to do.

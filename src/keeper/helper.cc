@@ -22,6 +22,7 @@
 #include "base/try.h"
 #include "jail/runsc_filter.h"
 #include "keeper/box_limits.h"
+#include "keeper/disk_watch.h"
 #include "keeper/messages.h"
 #include "keeper/rootfs.h"
 #include "sys/file_sys.h"
@@ -74,10 +75,10 @@ std::vector<std::string> runsc_command(const LaunchSpec& spec) {
 }
 
 // In the child that becomes runsc. Returns only on failure.
-Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int notify_socket,
-                          const std::vector<int>& join) {
+Result<void> become_runsc(const HelperStart& start, int notify_socket) {
+  const LaunchSpec& spec = start.launch->spec;
   // First of all: nothing of the sandbox is ever outside of its groups.
-  for (const int group : join) {
+  for (const int group : start.join) {
     auto joined = sys::write_all(group, "0");
     if (!joined) {
       return tl::make_unexpected(std::move(joined)
@@ -91,7 +92,7 @@ Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int notify_so
   if (!out) return fail_errno(errno, "opening the sandbox's output");
   // The socket is fd 0 and nothing else: handed over twice, the sentry's O_NONBLOCK on one of the
   // two makes the other fail with EAGAIN.
-  if (dup2(init_socket, 0) < 0 || dup2(out.get(), 1) < 0 || dup2(out.get(), 2) < 0) {
+  if (dup2(start.init_socket, 0) < 0 || dup2(out.get(), 1) < 0 || dup2(out.get(), 2) < 0) {
     return fail_errno(errno, "dup2");
   }
   rlimit files{};
@@ -105,7 +106,7 @@ Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int notify_so
   if (dup2(null.get(), kHighFd) < 0) return fail_errno(errno, "dup2");
   TRY(limit_own_tasks(spec.limits.host_tasks));
   TRY(jail::drop_what_runsc_never_needs());
-  const UniqueFd listener = TRY(jail::load_runsc_filter());
+  const UniqueFd listener = TRY(jail::load_runsc_filter({.preallocates = start.meter < 0}));
   const int fd = listener.get();
   TRY(sys::send_with_fds(notify, "listener", {&fd, 1}));
   sigset_t none;
@@ -122,13 +123,13 @@ Result<void> become_runsc(const LaunchSpec& spec, int init_socket, int notify_so
                     "it must be a static program; ./scripts/setup installs one that is");
 }
 
-Result<Running> start_runsc(const LaunchSpec& spec, int init_socket, const std::vector<int>& join) {
+Result<Running> start_runsc(const HelperStart& start) {
   auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
   const int child_socket = there.get();
   UniqueFd pidfd;
   const pid_t pid = TRY(sys::raw_fork(0, &pidfd));
   if (pid == 0) {
-    const auto done = become_runsc(spec, init_socket, child_socket, join);
+    const auto done = become_runsc(start, child_socket);
     const Message message = failure(done.error());
     (void)send_message(child_socket, message);
     _exit(125);
@@ -345,6 +346,7 @@ Result<void> set_up(HelperStart& start, int signals) {
   start.launch->sources.clear();
   std::vector<int> keep{start.control, start.init_socket, start.lock, signals};
   keep.insert(keep.end(), start.join.begin(), start.join.end());
+  if (start.meter >= 0) keep.push_back(start.meter);
   TRY(sys::close_all_except(std::move(keep)));
   // runsc has all capabilities in this user namespace: it must not trace us or open our /proc/1.
   return sys::forbid_inspection();
@@ -369,7 +371,11 @@ Result<void> live(HelperStart& start) {
   TRY(set_up(start, signals.get()));
   struct stat overlay{};
   if (stat(kRootfs, &overlay) != 0) return fail_errno(errno, "stat of the box's root");
-  const Running running = TRY(start_runsc(start.launch->spec, start.init_socket, start.join));
+  if (start.meter >= 0) {
+    TRY(start_meter(start.meter, start.launch->spec, kDataDir, overlay.st_dev));
+    close(start.meter);  // its end is to be seen
+  }
+  const Running running = TRY(start_runsc(start));
   // From here on only runsc has the init socket: its end must be seen by the session.
   close(start.init_socket);
   for (const int group : start.join) close(group);

@@ -23,6 +23,7 @@ struct HelperStart {
   int init_socket = -1;   // becomes the box's fd 0
   int lock = -1;          // on the data dir, an open file description of its own (flock(2))
   std::vector<int> join;  // what runsc writes "0" into, to be in the box's groups
+  int meter = -1;         // for the process that counts the box's files; -1: none does
   Launch* launch = nullptr;
   const IdPlan* plan = nullptr;
   std::optional<Sources> sources;  // cloned by the keeper when it is root

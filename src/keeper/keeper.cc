@@ -19,6 +19,7 @@
 #include "audit/log.h"
 #include "base/text.h"
 #include "base/try.h"
+#include "disk/quota.h"
 #include "jail/keeper_rights.h"
 #include "keeper/box_limits.h"
 #include "keeper/callers.h"
@@ -187,6 +188,7 @@ Result<void> Keeper::start_helper() {
   TRY(start_session(std::move(init_session)));
   const int namespaces = kNamespaces | (launch_.spec.host_network ? 0 : CLONE_NEWNET);
   start.join = limits_.join_fds();
+  start.meter = limits_.meter_socket();
   UniqueFd pidfd;
   auto pid = [&] {
     const TasksForTheUser rest;
@@ -205,6 +207,7 @@ Result<void> Keeper::start_helper() {
   // With ours still open, the end of a helper that is killed now would never be seen.
   helper_there.reset();
   init_box.reset();
+  limits_.helper_is_there();
   return wait_for_maps();
 }
 
@@ -359,7 +362,8 @@ Message Keeper::run() {
              {ttl_.fd(), POLLIN, 0},
              {idle_.fd(), POLLIN, 0},
              {term_.get(), POLLIN, 0},
-             limits_.memory_poll()};
+             limits_.memory_poll(),
+             limits_.disk_poll()};
     const std::size_t own = polls.size();
     callers_.add_polls(polls);
     // After the session has left because init did, the helper's message is a moment away.
@@ -377,7 +381,9 @@ Message Keeper::run() {
     }
     if (n < 0) continue;
     if (polls[4].revents != 0) return ended(EndReason::kStopped);
-    if (const auto over = limits_.check(polls[5].revents)) return ended(over->reason, over->detail);
+    if (const auto over = limits_.check(polls[5].revents, polls[6].revents)) {
+      return ended(over->reason, over->detail);
+    }
     if (polls[0].revents != 0) {
       if (const auto message = on_helper()) return *message;
     }
@@ -414,6 +420,7 @@ void Keeper::end(const Message& last) {
   if (helper_) {
     // It sees the end of the socket, kills all in its namespace and removes the files.
     shutdown(helper_control_.get(), SHUT_WR);
+    limits_.let_die();
     pollfd fd{helper_.pidfd(), POLLIN, 0};
     if (poll(&fd, 1, kEndTimeoutMs) <= 0) helper_.send(SIGKILL);
     helper_.wait();
@@ -463,6 +470,7 @@ Error no_user_namespaces(int err) {
 
 Result<void> remove_box(int data_dir, const IdPlan& plan) {
   remove_noted_groups(data_dir);
+  disk::release_quota(data_dir);
   const auto box = sys::open_beneath(data_dir, "box", O_RDONLY | O_DIRECTORY);
   if (!box) {
     if (box.error().code == Code::kNotFound) return {};

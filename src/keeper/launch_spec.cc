@@ -85,6 +85,7 @@ json::object limits_to_json(const LimitSpec& limits) {
           {"cpu_seconds", limits.cpu_seconds},
           {"guest_tasks", limits.guest_tasks},
           {"host_tasks", limits.host_tasks},
+          {"disk_mb", limits.disk_mb},
           {"note", limits.note}};
 }
 
@@ -99,6 +100,7 @@ Result<LimitSpec> read_limits(const json::value& value) {
   limits.cpu_seconds = TRY(read_number(reader, "cpu_seconds", kMaxNumber, 0));
   limits.guest_tasks = TRY(read_number(reader, "guest_tasks", kMaxNumber, 0));
   limits.host_tasks = TRY(read_number(reader, "host_tasks", kMaxNumber, 0));
+  limits.disk_mb = TRY(read_number(reader, "disk_mb", kMaxNumber, 0));
   limits.note = TRY(reader.string("note"));
   TRY(reader.finish());
   return limits;

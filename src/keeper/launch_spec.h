@@ -42,6 +42,7 @@ struct LimitSpec {
   std::int64_t cpu_seconds = 0;
   std::int64_t guest_tasks = 0;  // processes and threads of one user id in the box
   std::int64_t host_tasks = 0;   // of the sandbox on the host
+  std::int64_t disk_mb = 0;      // of the box's own files, with scratch disk
   std::string note;              // what is not kept of this, for people; empty: all is
 
   bool operator==(const LimitSpec&) const = default;

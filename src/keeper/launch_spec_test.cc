@@ -20,7 +20,7 @@ LaunchSpec example() {
   spec.init = "/opt/init";
   spec.session = "/opt/session";
   spec.scope = "/opt/scope";
-  spec.limits = {"cgroup1", "temenos-x", true, 128, 500, 30, 100, 464, "no limit of x"};
+  spec.limits = {"cgroup1", "temenos-x", true, 128, 500, 30, 100, 464, 50, "no limit of x"};
   spec.data_dir = "/data/one";
   spec.binds = {{"/a", "/b", true, {"hidden dir"}, {".git/config", "x/y"}},
                 {"/c", "/d", false, {}, {}}};

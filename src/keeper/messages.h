@@ -28,7 +28,8 @@ struct Numbers {
   std::uint64_t oom_kills = 0;
   std::uint32_t driver = 0;  // cgroup::Driver
   std::uint32_t held = 0;    // of kHeld...: what the host's kernel keeps for this box
-  static constexpr std::uint32_t kHeldMemory = 1, kHeldCpu = 2, kHeldTasks = 4;
+  static constexpr std::uint32_t kHeldMemory = 1, kHeldCpu = 2, kHeldTasks = 4, kHeldDisk = 8;
+  static constexpr std::uint32_t kWatchedDisk = 16;  // by us
 };
 
 struct Message {
