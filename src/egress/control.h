@@ -1,0 +1,43 @@
+// What keeper says to front and to dialer, and they to it, on their descriptor 3: SOCK_SEQPACKET,
+// one fixed-size record a datagram, descriptors beside it. All of them are ours; no byte of a box
+// is in it. Another size or type ends the process that receives it.
+//
+// Thread-safety: plain values.
+#pragma once
+
+#include <cstdint>
+
+namespace temenos::egress {
+
+inline constexpr int kControlFd = 3;
+inline constexpr int kFirstLogFd = 4;  // dialer: the log's two segments (egress/log.h)
+inline constexpr int kSecondLogFd = 5;
+inline constexpr int kNamesFd = 6;  // dialer: the table of names (egress/names.h)
+
+enum class ControlType : std::uint32_t {
+  // keeper to front
+  kListeners = 1,  // carries kListenerCount sockets of the router, in the order of Listener
+  kDialer = 2,     // carries the socket to dialer; the old one, with all that waits for it, is over
+  // keeper to dialer
+  kFront = 3,     // carries the socket to front; the old one is over
+  kRules = 4,     // carries a sealed file with one rule in canonical form a line; replaces the list
+  kResolver = 5,  // carries sealed files: resolv.conf and hosts of the host, as they are now
+  // from both
+  kJailed = 16,  // locked down; nothing of the box was read before
+  // dialer to keeper
+  kRulesTaken = 17,  // `value` rules; or refused whole, the old ones hold: kRulesRefused
+  kRulesRefused = 18,
+  kSelfTested = 19,     // the box's own request was refused, by way of front
+  kWantsResolver = 20,  // before a look-up, when the last answer is some seconds old
+};
+
+enum class Listener : std::uint32_t { kTcp4, kTcp6, kDnsUdp4, kDnsUdp6, kDnsTcp4, kDnsTcp6 };
+inline constexpr std::uint32_t kListenerCount = 6;
+
+struct Control {
+  ControlType type = ControlType::kJailed;
+  std::uint32_t value = 0;
+};
+static_assert(sizeof(Control) == 8);
+
+}  // namespace temenos::egress
