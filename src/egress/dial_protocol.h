@@ -9,6 +9,7 @@
 // Thread-safety: plain values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace temenos::egress {
@@ -81,7 +82,7 @@ struct Request {
   std::uint64_t duration_ms = 0;
   char name[256] = {};
 };
-static_assert(sizeof(Request) == 328);
+static_assert(sizeof(Request) == 320);
 
 struct Reply {
   std::uint64_t id = 0;
