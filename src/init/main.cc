@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "init/knock.h"
 #include "init/rights.h"
 #include "init/server.h"
 
@@ -47,6 +48,7 @@ int main(int argc, char** argv) {
   init::prepare_signals();
   init::ProcessTrees trees(init::ProcessTrees::take_pids_cgroup());
   if (!init::drop_capabilities()) return fail("cannot give capabilities up");
+  if (argc == 4 && std::strcmp(argv[1], "--knock") == 0) init::knock(argv[2], argv[3]);
   rlimit before{};
   const bool raised = raise_descriptors(before);
   return init::Server(std::move(socket), std::move(trees), raised ? &before : nullptr).run();

@@ -1,0 +1,263 @@
+#include "keeper/egress_watch.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+#include "base/try.h"
+#include "egress/names.h"
+#include "sys/file_sys.h"
+
+namespace temenos::keeper {
+namespace {
+
+using namespace std::chrono_literals;
+using egress::Control;
+using egress::ControlType;
+
+constexpr char kLogNames[2][16] = {"egress.0.log", "egress.1.log"};
+constexpr std::size_t kMaxResolverFile = 1u << 20;
+constexpr auto kAnswerTime = 2s;
+// One that lives so long has not died of its start.
+constexpr auto kLongLife = 10s;
+constexpr auto kLongestPause = 5s;
+
+// Of the host, and trusted; but a pipe there must not hold up a keeper.
+std::string host_file(const char* path) {
+  const UniqueFd fd(open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat st{};
+  if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
+  return sys::read_all(fd.get(), kMaxResolverFile).value_or("");
+}
+
+Result<void> tell(int control, ControlType type, std::span<const int> fds = {}) {
+  const Control message{type, 0};
+  // Who does not read is about to be found dead; keeper waits for nobody.
+  return sys::send_with_fds(
+      control, {reinterpret_cast<const char*>(&message), sizeof message}, fds, MSG_DONTWAIT);
+}
+
+// In the child: `fds` become descriptors 3 and up, and nothing else is left.
+[[noreturn]] void become(const std::string& program, std::span<const int> fds) {
+  constexpr int kFirst = egress::kControlFd;
+  constexpr int kHigh = 64;  // beyond all targets
+  std::array<int, 8> copies{};
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    copies[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, kHigh);
+  }
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    if (dup2(copies[i], kFirst + static_cast<int>(i)) < 0) _exit(125);
+  }
+  if (!sys::close_on_exec_from(kFirst + static_cast<int>(fds.size()))) _exit(125);
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (const int fd : {0, 1, 2}) dup2(null, fd);
+  std::string name = program.substr(program.rfind('/') + 1);
+  char* const argv[] = {name.data(), nullptr};
+  char* const environment[] = {nullptr};
+  execve(program.c_str(), argv, environment);
+  _exit(125);
+}
+
+}  // namespace
+
+Result<void> EgressWatch::begin(const LaunchSpec& spec, int data_dir) {
+  if (spec.network != Network::kFiltered) return {};
+  is_on_ = true;
+  dialer_program_ = spec.dialer;
+  front_program_ = spec.front;
+  for (std::size_t i = 0; i < log_.size(); ++i) {
+    // RDWR: who writes it also looks how much is in it.
+    log_[i] = TRY(sys::open_beneath(data_dir, kLogNames[i], O_RDWR | O_APPEND | O_CREAT, 0600));
+  }
+  names_ = TRY(egress::make_name_table());
+  std::string rules;
+  for (const auto& rule : spec.allow_hosts) rules += rule + "\n";
+  rules_ = TRY(sys::sealed_memory("temenos-rules", rules));
+  return start_dialer();
+}
+
+Result<void> EgressWatch::take_listeners(std::vector<UniqueFd> listeners) {
+  if (listeners.size() != egress::kListenerCount) {
+    return fail(Code::kInternal, "the router has " + std::to_string(listeners.size()) +
+                                     " listeners");
+  }
+  listeners_ = std::move(listeners);
+  TRY(start_front());
+  return join_them();
+}
+
+Result<void> EgressWatch::start(Child& child, const std::string& program,
+                                std::span<const int> more) {
+  auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
+  std::vector<int> fds{there.get()};
+  fds.insert(fds.end(), more.begin(), more.end());
+  UniqueFd pidfd;
+  const pid_t pid = TRY(sys::raw_fork(0, &pidfd));
+  if (pid == 0) become(program, fds);
+  child.process = sys::Process(pid, std::move(pidfd));
+  child.control = std::move(here);
+  child.born = Clock::now();
+  child.again.reset();
+  return {};
+}
+
+Result<void> EgressWatch::start_dialer() {
+  const int fds[] = {log_[0].get(), log_[1].get(), names_.get()};
+  TRY(start(dialer_, dialer_program_, fds));
+  const int rules = rules_.get();
+  TRY(tell(dialer_.control.get(), ControlType::kRules, {&rules, 1}));
+  return tell_resolver();
+}
+
+Result<void> EgressWatch::start_front() {
+  TRY(start(front_, front_program_, {}));
+  std::vector<int> fds;
+  for (const auto& listener : listeners_) fds.push_back(listener.get());
+  return tell(front_.control.get(), ControlType::kListeners, fds);
+}
+
+// A socket of their own for every pair of lives: nothing of an old life is answered in a new one.
+Result<void> EgressWatch::join_them() {
+  if (!dialer_.control || !front_.control) return {};
+  auto [front_end, dialer_end] = TRY(sys::socket_pair(SOCK_SEQPACKET));
+  const int for_front = front_end.get();
+  const int for_dialer = dialer_end.get();
+  TRY(tell(dialer_.control.get(), ControlType::kFront, {&for_dialer, 1}));
+  return tell(front_.control.get(), ControlType::kDialer, {&for_front, 1});
+}
+
+Result<void> EgressWatch::tell_resolver() {
+  const UniqueFd config =
+      TRY(sys::sealed_memory("temenos-resolver", host_file("/etc/resolv.conf")));
+  const UniqueFd hosts = TRY(sys::sealed_memory("temenos-hosts", host_file("/etc/hosts")));
+  const int fds[] = {config.get(), hosts.get()};
+  return tell(dialer_.control.get(), ControlType::kResolver, fds);
+}
+
+std::array<pollfd, EgressWatch::kPolls> EgressWatch::polls() const {
+  return {pollfd{dialer_.control.get(), POLLIN, 0}, pollfd{front_.control.get(), POLLIN, 0}};
+}
+
+int EgressWatch::timeout_ms() const {
+  int wait = -1;
+  for (const Child* child : {&dialer_, &front_}) {
+    if (!child->again) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*child->again - Clock::now());
+    const int ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    if (wait < 0 || ms < wait) wait = ms;
+  }
+  return wait;
+}
+
+void EgressWatch::note_death(Child& child, const char* name) {
+  child.control.reset();
+  child.process.send(SIGKILL);
+  child.process.wait();
+  child.process = {};
+  const auto now = Clock::now();
+  child.deaths = now - child.born < kLongLife ? child.deaths + 1 : 1;
+  // The first time at once; one that cannot live is not started for ever without a pause.
+  const auto pause = child.deaths == 1 ? 0ms : 50ms * (1 << std::min(child.deaths, 7));
+  child.again = now + std::min<std::chrono::milliseconds>(pause, kLongestPause);
+  news_.push_back(std::string(name) + " of the box's network has died; it is started again");
+}
+
+bool EgressWatch::hear(Child& child) {
+  const auto received = sys::receive_with_fds(child.control.get(), sizeof(Control), 0);
+  if (!received || received->bytes.size() != sizeof(Control)) return false;
+  Control message;
+  memcpy(&message, received->bytes.data(), sizeof message);
+  if (message.type == ControlType::kJailed) return true;
+  if (&child != &dialer_) return false;
+  on_dialer(message);
+  return true;
+}
+
+void EgressWatch::on_dialer(const Control& message) {
+  switch (message.type) {
+    case ControlType::kRulesTaken:
+    case ControlType::kRulesRefused:
+      rules_taken_ = message.type == ControlType::kRulesTaken;
+      break;
+    case ControlType::kSelfTested:
+      proven_ = true;
+      break;
+    case ControlType::kWantsResolver:
+      (void)tell_resolver();
+      break;
+    default:
+      break;
+  }
+}
+
+void EgressWatch::check(std::span<const pollfd> polls) {
+  if (!is_on_) return;
+  bool join = false;
+  if (polls[0].revents != 0 && dialer_.control && !hear(dialer_)) note_death(dialer_, "the dialer");
+  if (polls[1].revents != 0 && front_.control && !hear(front_)) note_death(front_, "the front");
+  const auto now = Clock::now();
+  if (dialer_.again && now >= *dialer_.again) {
+    if (start_dialer()) {
+      join = true;
+    } else {
+      note_death(dialer_, "the dialer");
+    }
+  }
+  if (front_.again && now >= *front_.again && !listeners_.empty()) {
+    if (start_front()) {
+      join = true;
+    } else {
+      note_death(front_, "the front");
+    }
+  }
+  // One that cannot be told is dead, which its control socket says next.
+  if (join) (void)join_them();
+}
+
+Result<void> EgressWatch::replace_rules(UniqueFd rules) {
+  if (!is_on_) {
+    return fail(Code::kInvalidArgument, "the box has no filtered network",
+                "create one with the network mode filtered");
+  }
+  const auto refused = fail(Code::kInvalidArgument, "the allowlist was not taken: the old one holds",
+                            "try again");
+  if (!dialer_.control) return refused;
+  rules_taken_.reset();
+  const int fd = rules.get();
+  TRY(tell(dialer_.control.get(), ControlType::kRules, {&fd, 1}));
+  const auto end = Clock::now() + kAnswerTime;
+  while (!rules_taken_) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    pollfd poll_dialer{dialer_.control.get(), POLLIN, 0};
+    if (left <= 0 || poll(&poll_dialer, 1, static_cast<int>(left)) <= 0) return refused;
+    if (!hear(dialer_)) {
+      note_death(dialer_, "the dialer");
+      return refused;
+    }
+  }
+  if (!*rules_taken_) return refused;
+  // Who is started again gets these.
+  rules_ = std::move(rules);
+  return {};
+}
+
+void EgressWatch::end() {
+  for (Child* child : {&front_, &dialer_}) {
+    if (!child->process) continue;
+    child->process.send(SIGKILL);
+    child->process.wait();
+    child->control.reset();
+  }
+  listeners_.clear();
+}
+
+}  // namespace temenos::keeper
