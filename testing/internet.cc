@@ -240,10 +240,14 @@ void Internet::start_and_see(const UniqueFd& net, const std::vector<std::string>
     const ssize_t n =
         poll(&fd, 1, kStartMs) == 1 ? read(servers_.back().out.get(), bytes, sizeof bytes) : -1;
     if (n <= 0) {
-      fatal(argv[0] + " did not start: " + said + host_shell("cat " + directory_ + "/servers.log"));
+      fatal(argv[0] + " did not start: " + said + words_of_servers());
     }
     said.append(bytes, static_cast<std::size_t>(n));
   }
+}
+
+std::string Internet::words_of_servers() const {
+  return host_shell("tail -c 5000 " + directory_ + "/servers.log");
 }
 
 std::string Internet::serve_ssh() {

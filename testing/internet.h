@@ -79,6 +79,8 @@ class Internet {
   // `ip ARGS` on the host: its addresses change while boxes live.
   void ip(const std::string& args) const;
 
+  // What they have complained of.
+  std::string words_of_servers() const;
   // Ends the servers. The namespaces stay.
   void stop();
 

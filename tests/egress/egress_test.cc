@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iostream>
 #include <sstream>
 
 namespace temenos::testing {
@@ -17,17 +18,14 @@ constexpr int kSlowness = 20;
 // A line for each `try`: NAME STATUS MS TEXT, with tabs between.
 constexpr char kShell[] = R"sh(
 try() {
-  name=$1; shift
+  local name=$1 begin end text status; shift
   begin=$(date +%s%N)
   text=$(timeout 30 "$@" 2>&1 </dev/null); status=$?
   end=$(date +%s%N)
   printf '%s\t%s\t%s\t%s\n' "$name" $status $(((end - begin) / 1000000)) \
     "$(printf %s "$text" | tr '\n\t\r\0' '    ')"
 }
-no_proxy() {
-  env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY -u all_proxy -u ALL_PROXY "$@"
-}
-export -f no_proxy 2>/dev/null || true
+direct="env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY -u all_proxy -u ALL_PROXY"
 )sh";
 
 bool is_slow() {
@@ -90,6 +88,7 @@ void EgressTest::SetUp() {
 
 void EgressTest::TearDown() {
   if (!before_) return;
+  if (HasFailure()) std::cerr << internet_->words_of_servers();
   internet_->stop();
   wait_for_descendants(patience(30));
   EXPECT_EQ(before_->check(), "");
@@ -140,8 +139,8 @@ std::map<std::string, Tried> EgressTest::tried(const Words& allowed, const std::
     std::istringstream fields(line);
     std::string name;
     Tried one;
-    if (std::getline(fields, name, '\t') && fields >> one.status >> one.ms &&
-        std::getline(fields, one.text)) {
+    if (std::getline(fields, name, '\t') && fields >> one.status >> one.ms && fields.ignore()) {
+      std::getline(fields, one.text);
       all[name] = one;
     } else {
       ADD_FAILURE() << "no line of try: " << line;

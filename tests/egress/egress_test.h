@@ -46,8 +46,8 @@ class EgressTest : public ::testing::TestWithParam<Who> {
   CliResult run(const Words& allowed, const std::string& script, const Words& more = {}) const {
     return temenos(run_words(allowed, script, more));
   }
-  // The same with a script that calls `try NAME COMMAND…` (no_proxy COMMAND…: without the variables
-  // that name a proxy), and what each did. `try` ends what takes 30 s.
+  // The same with a script that calls `try NAME COMMAND…`, and what each did. `try` ends what takes
+  // 30 s; `$direct COMMAND…` is it without the variables that name a proxy.
   std::map<std::string, Tried> tried(const Words& allowed, const std::string& script,
                                      const Words& more = {}) const;
   // A program that lies beside the tests, where this test's user can read it.
