@@ -204,7 +204,8 @@ with zipfile.ZipFile("tiny-1-py3-none-any.whl", "w") as wheel:
 }
 
 TEST_P(ClientsTest, Npm) {
-  if (!have("/usr/bin/npm")) GTEST_SKIP() << "no npm";
+  // Debian's is 351 packages (docs/dependencies.md), so it is no failure where there is none.
+  if (access("/usr/bin/npm", X_OK) != 0) GTEST_SKIP() << "no npm";
   ASSERT_EQ(host_shell("mkdir -p " + internet().www() + "/npm.site/package && cd " +
                        internet().www() + R"sh(/npm.site &&
       echo '{"name":"tiny","version":"1.0.0"}' >package/package.json &&
