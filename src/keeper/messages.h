@@ -46,6 +46,8 @@ struct Message {
                       // `limit` bytes; to session
     kPing,            // caller → keeper: is the box alive?
     kStats,           // caller → keeper: what does the box use? The answer is a kOk with `numbers`
+    kRules,           // caller → keeper: one descriptor, a sealed file with the rules of a filtered
+                      // network, one a line; answered when they hold, or with a `value` and why they do not
     kOk,              // keeper → caller: what was asked for is done
   };
   std::uint32_t kind = 0;
