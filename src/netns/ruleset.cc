@@ -59,7 +59,7 @@ table netdev temenos {
     ip daddr { 0.0.0.0/8, 127.0.0.0/8, 224.0.0.0/4, 255.255.255.255 } drop
     ip saddr $BOX4 accept
     ip6 daddr { ::/127, ::ffff:0:0/96, fe80::/10, ff00::/8 } drop
-    ip6 saddr $BOX6 ip6 nexthdr { tcp, udp } accept
+    ip6 saddr $BOX6 ip6 nexthdr { tcp, udp, udplite, dccp, sctp } accept
     ip6 saddr $BOX6 ip6 nexthdr icmpv6 icmpv6 type echo-request accept
   }
 }
