@@ -235,7 +235,9 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   spec.init = TRY(program(dirs_, "temenos-init"));
   spec.session = TRY(program(dirs_, "temenos-session"));
   spec.scope = TRY(program(dirs_, "temenos-scope"));
-  spec.netsetup = TRY(program(dirs_, "temenos-netsetup"));
+  if (spec.network == NetworkMode::kFiltered) {
+    spec.netsetup = TRY(program(dirs_, "temenos-netsetup"));
+  }
   spec.data_dir = data_.path;
   spec.durable = durable;
   spec.binds = mounts_.binds;

@@ -58,7 +58,7 @@ struct LaunchSpec {
   std::string init;
   std::string session;
   std::string scope;
-  std::string netsetup;
+  std::string netsetup;  // of kFiltered
   std::string data_dir;  // owned by the caller, mode 0700; the box's files lie in its "box"
   // The box outlives its starter, and its files outlive the box. Else both go with the starter.
   bool durable = false;

@@ -1,6 +1,8 @@
 #include "netns/setup.h"
 
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -49,6 +51,20 @@ Result<void> open_the_way(Netlink& router, Netlink& box, const Plan& plan) {
   return {};
 }
 
+// Run by mistake in a namespace that is in use, the host's above all, it must change nothing.
+Result<void> check_new() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return fail_errno(errno, "listing links");
+  bool used = false;
+  for (const ifaddrs* link = list; link != nullptr; link = link->ifa_next) {
+    used = used || (link->ifa_flags & IFF_UP) != 0;
+  }
+  freeifaddrs(list);
+  if (!used) return {};
+  return fail(Code::kConflict, "the box's network namespace is in use already",
+              "start the box again");
+}
+
 }  // namespace
 
 SetUp set_up(const Plan& plan) {
@@ -56,6 +72,7 @@ SetUp set_up(const Plan& plan) {
   Step step = Step::kNamespaces;
   auto run = [&]() -> Result<void> {
     const UniqueFd box_ns(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
+    TRY(check_new());
     if (!box_ns) return fail_errno(errno, "opening the box's network namespace");
     Netlink box = TRY(Netlink::open());  // stays in the box's
     TRY(settle_box());
