@@ -28,6 +28,7 @@
 #include "keeper/launch_spec.h"
 #include "keeper/messages.h"
 #include "keeper/sources.h"
+#include "netns/answer.h"
 #include "session/control.h"
 #include "sys/file_sys.h"
 #include "sys/ids.h"
@@ -99,6 +100,8 @@ class Keeper {
   Deadline idle_;  // set while session has nothing to do
   BoxLimits limits_;
   UniqueFd term_;  // SIGTERM: systemd stops the box's scope
+  // Of the box's router, which is there as long as one of them is open. All empty: it has none.
+  netns::Listeners listeners_;
   bool ready_ = false;
   bool init_lost_ = false;  // session said that the box's init has left
 };
@@ -186,7 +189,14 @@ Result<void> Keeper::start_helper() {
   start.init_socket = init_box.get();
   // The session first: it is small, and it must not inherit what the helper holds.
   TRY(start_session(std::move(init_session)));
-  const int namespaces = kNamespaces | (launch_.spec.host_network ? 0 : CLONE_NEWNET);
+  const bool host_network = launch_.spec.network == NetworkMode::kHost;
+  const int namespaces = kNamespaces | (host_network ? 0 : CLONE_NEWNET);
+  // By us: the box's root need not be able to reach it.
+  UniqueFd netsetup;
+  if (launch_.spec.network == NetworkMode::kFiltered) {
+    netsetup = TRY(sys::open_canonical(TRY(sys::resolve(launch_.spec.netsetup))));
+    start.netsetup = netsetup.get();
+  }
   start.join = limits_.join_fds();
   start.meter = limits_.meter_socket();
   UniqueFd pidfd;
@@ -264,9 +274,17 @@ Result<void> Keeper::tell_session(ControlType type, std::span<const int> fds) co
 }
 
 std::optional<Message> Keeper::on_helper() {
-  auto message = receive_message(helper_control_.get());
-  if (!message) return died(EndReason::kHelperDied);
+  auto received = receive_message_with_fds(helper_control_.get(), netns::kListeners);
+  if (!received) return died(EndReason::kHelperDied);
+  Message* const message = &received->message;
   switch (message->kind) {
+    case Message::kNetwork: {
+      auto listeners = netns::checked_listeners(std::move(received->fds));
+      const bool due = launch_.spec.network == NetworkMode::kFiltered && !listeners_[0];
+      if (!listeners || !due) return ended(EndReason::kHelperDied);
+      listeners_ = std::move(*listeners);
+      return std::nullopt;
+    }
     case Message::kStarted:
       return std::nullopt;
     case Message::kFailed:

@@ -130,7 +130,7 @@ TEST(EtcParts, HoldNoSecretAndNotTheHostsIdentity) {
 TEST(EtcParts, TheGeneratedOnesKnowTheBoxOnly) {
   std::string passwd;
   bool resolver = false;
-  for (const auto& file : generated_etc("inside", false)) {
+  for (const auto& file : generated_etc("inside", NetworkMode::kNone)) {
     if (file.name == "passwd") passwd = file.content;
     if (file.name == "hosts")
       EXPECT_NE(file.content.find("127.0.0.1 localhost inside"), std::string::npos);
@@ -139,7 +139,7 @@ TEST(EtcParts, TheGeneratedOnesKnowTheBoxOnly) {
   EXPECT_EQ(passwd.rfind("root:x:0:0:root:/root:", 0), 0u);
   EXPECT_NE(passwd.find("\nuser:x:1000:1000:"), std::string::npos);
   EXPECT_TRUE(resolver);
-  for (const auto& file : generated_etc("inside", true)) EXPECT_NE(file.name, "resolv.conf");
+  for (const auto& file : generated_etc("inside", NetworkMode::kHost)) EXPECT_NE(file.name, "resolv.conf");
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ LIBRARIES = {
     'seccomp.h': ('src/jail/',),
     'cap-ng.h': ('src/jail/',),
     'systemd/': ('src/scope_main/',),
+    'libmnl/': ('src/netns/netlink.cc',),
+    'nftables/': ('src/netns/ruleset.cc',),
     'idn2.h': ('src/policy/',),
     'tl/expected.hpp': ('include/temenos/error.h',),
     'gtest/': ('_test.cc', 'tests/', 'testing/'),
