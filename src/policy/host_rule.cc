@@ -8,19 +8,15 @@
 #include "base/try.h"
 #include "codec/address.h"
 #include "codec/field_path.h"
+#include "codec/host_name.h"
+#include "policy/presets.h"
 #include "temenos/network.h"
 
 namespace temenos {
 namespace {
 
 constexpr std::size_t kMaxEntry = 1024;  // bytes; a name in UTF-8 can be longer than its A-labels
-constexpr std::size_t kMaxName = 253;    // RFC 1035
 constexpr std::size_t kMaxPreset = 32;
-#ifdef TEMENOS_PLANT_HOST_RULE
-constexpr std::size_t kMaxLabel = 64;
-#else
-constexpr std::size_t kMaxLabel = 63;
-#endif
 constexpr std::string_view kLoopbackHint =
     "write 127.0.0.1:PORT to open one port of the host's loopback";
 
@@ -58,26 +54,16 @@ Result<std::string> to_ascii(std::string_view name, std::string_view entry) {
   return out;
 }
 
-// What some resolver or URL parser could take for an IPv4 address: the last label a number.
-bool ends_in_number(std::string_view name) {
-  const std::string_view last = name.substr(name.rfind('.') + 1);
-  if (last.starts_with("0x")) {
-    return last.find_first_not_of("0123456789abcdef", 2) == last.npos;
-  }
-  return !last.empty() && std::all_of(last.begin(), last.end(), is_digit);
-}
-
 Result<void> check_name(std::string_view name, std::string_view entry) {
   if (name.empty()) return bad(entry, "the name is empty", "write host or host:port");
-  if (name.size() > kMaxName) {
+  if (name.size() > kMaxHostName) {
     return bad(entry, "the name is longer than 253 bytes", "shorten it");
   }
   for (const std::string& label : split(name, '.')) {
-    if (label.empty() || label.size() > kMaxLabel) {
+    if (label.empty() || label.size() > kMaxHostLabel) {
       return bad(entry, "a part between dots is empty or longer than 63 bytes", "correct the name");
     }
-    if (!std::all_of(label.begin(), label.end(), is_ldh) || label.front() == '-' ||
-        label.back() == '-') {
+    if (!is_host_label(label)) {
       return bad(entry, "a name has letters, digits, - and _ only, and no - at the ends of a part",
                  "write host, host:port, *.host, an address or @preset; not a URL or a path");
     }
@@ -151,6 +137,11 @@ struct HostRuleParser {
     }
     if (rule.allows_private_) {
       return bad(entry, "presets name public hosts only", "remove private:");
+    }
+    if (!is_preset(name)) {
+      std::string known;
+      for (const std::string& one : preset_names()) known += (known.empty() ? "@" : ", @") + one;
+      return bad(entry, "there is no such preset", "write hosts, or one of " + known);
     }
     rule.kind_ = HostRule::Kind::kPreset;
     rule.name_ = name;

@@ -23,6 +23,7 @@ LIBRARIES = {
     'libmnl/': ('src/netns/netlink.cc',),
     'nftables/': ('src/netns/ruleset.cc',),
     'idn2.h': ('src/policy/',),
+    'ares.h': ('src/egress/resolver.cc',),
     'tl/expected.hpp': ('include/temenos/error.h',),
     'gtest/': ('_test.cc', 'tests/', 'testing/'),
     'gmock/': ('_test.cc', 'tests/', 'testing/'),
