@@ -21,6 +21,7 @@ LIBRARIES = {
     'cap-ng.h': ('src/jail/',),
     'systemd/': ('src/scope_main/',),
     'idn2.h': ('src/policy/',),
+    'openssl/': ('src/wire/tls_hello_openssl_test.cc',),
     'tl/expected.hpp': ('include/temenos/error.h',),
     'gtest/': ('_test.cc', 'tests/', 'testing/'),
     'gmock/': ('_test.cc', 'tests/', 'testing/'),
