@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "codec/address.h"
-#include "codec/host_name.h"
+#include "wire/host_name.h"
 #include "egress/plan.h"
 #include "egress/socket_address.h"
 #include "egress/synthetic.h"
@@ -130,7 +130,7 @@ Engine::Destination Engine::destination_of(const Request& request) {
   const std::string_view text = name_of(request);
   // Whoever writes an address where a name could stand means the address.
   if (const auto address = parse_address(text)) return of_address(*address, request.port);
-  auto name = canonical_host_name(text);
+  auto name = wire::canonical_name(text);
   if (request.family != Family::kName || !name) {
     to.why = Why::kBadName;
     to.host = escape(text.substr(0, kMaxSeen));
@@ -292,7 +292,7 @@ void Engine::note(const Pending& pending, std::string_view verdict, Why why,
 }
 
 void Engine::ask_resolve(const Request& request, std::int64_t now) {
-  const auto name = canonical_host_name(name_of(request));
+  const auto name = wire::canonical_name(name_of(request));
   Destination to{.is_name = true};
   if (!name) {
     to.host = escape(name_of(request).substr(0, kMaxSeen));

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "codec/address.h"
-#include "codec/host_name.h"
+#include "wire/host_name.h"
 #include "egress/judge.h"
 #include "egress/plan.h"
 #include "egress/synthetic.h"
@@ -104,7 +104,7 @@ Result<HostAllowlist::Answer> HostAllowlist::check(std::string_view destination)
       decision = judge_->judge_address(*address, parts.port);
     }
   } else {
-    auto name = canonical_host_name(parts.host);
+    auto name = wire::canonical_name(parts.host);
     if (!name) {
       // An international name, which programs in a box turn into A-labels before they ask.
       const auto rule = HostRule::parse(parts.host);

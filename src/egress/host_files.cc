@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "codec/address.h"
-#include "codec/host_name.h"
+#include "wire/host_name.h"
 #include "egress/resolver.h"
 
 namespace temenos::egress {
@@ -52,7 +52,7 @@ std::vector<std::pair<std::string, AddressBlock>> hosts_entries(std::string_view
     if (!address) continue;
     for (auto word = next_word(line); !word.empty(); word = next_word(line)) {
       if (out.size() == kMaxEntries) return out;
-      if (auto name = canonical_host_name(word)) out.emplace_back(std::move(*name), *address);
+      if (auto name = wire::canonical_name(word)) out.emplace_back(std::move(*name), *address);
     }
   }
   return out;

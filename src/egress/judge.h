@@ -45,7 +45,7 @@ class Judge {
   // One rule in canonical form a line, as keeper hands it to dialer; else kInvalidArgument.
   static Result<Judge> parse(std::string_view lines);
 
-  // `name` in canonical form (codec/host_name.h).
+  // `name` in canonical form (wire/host_name.h).
   Decision judge_name(std::string_view name, std::uint16_t port) const;
   // An address that is not one of the box's own synthetic ones. Whether it is the host's is asked
   // when it is connected to.

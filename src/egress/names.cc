@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "base/try.h"
-#include "codec/host_name.h"
+#include "wire/host_name.h"
 
 namespace temenos::egress {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x31736d616e656d74;  // "tmnames1"
-static_assert(kMaxHostName < NameTable::kSlotBytes);
+static_assert(wire::kMaxHostName < NameTable::kSlotBytes);
 
 }  // namespace
 
@@ -70,7 +70,7 @@ Result<void> NameTable::load() {
   }
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::string_view name = slot(i);
-    if (canonical_host_name(name) != name || !numbers_.emplace(name, i).second) {
+    if (wire::canonical_name(name) != name || !numbers_.emplace(name, i).second) {
       return fail(Code::kProtocol, "the table of names is broken");
     }
   }
@@ -83,7 +83,7 @@ std::optional<std::uint32_t> NameTable::add(std::string_view name, bool exact) {
   if (const auto found = numbers_.find(name); found != numbers_.end()) return found->second;
   const std::uint32_t number = count();
   if (number >= kMaxNames - (exact ? 0 : kForExactNames)) return std::nullopt;
-  if (name.empty() || name.size() > kMaxHostName) return std::nullopt;
+  if (name.empty() || name.size() > wire::kMaxHostName) return std::nullopt;
   auto* const bytes = reinterpret_cast<char*>(map_ + (number + 1) * kSlotBytes);
   bytes[0] = static_cast<char>(name.size());
   std::memcpy(bytes + 1, name.data(), name.size());
