@@ -237,6 +237,9 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   spec.scope = TRY(program(dirs_, "temenos-scope"));
   if (spec.network == NetworkMode::kFiltered) {
     spec.netsetup = TRY(program(dirs_, "temenos-netsetup"));
+    spec.dialer = TRY(program(dirs_, "temenos-dialer"));
+    spec.front = TRY(program(dirs_, "temenos-front"));
+    for (const auto& rule : policy->allow_hosts) spec.allow_hosts.push_back(rule.to_string());
   }
   spec.data_dir = data_.path;
   spec.durable = durable;

@@ -14,6 +14,7 @@
 #include <future>
 
 #include "keeper/box_limits.h"
+#include "keeper/egress_watch.h"
 #include "keeper/callers.h"
 #include "keeper/etc_parts.h"
 #include "keeper/messages.h"
@@ -88,7 +89,8 @@ TEST(Callers, ASessionThatReadsNothingHoldsUpNobody) {
     (void)sys::send_with_fds(caller.get(), {reinterpret_cast<const char*>(&attach), sizeof attach},
                              {&fd, 1});
     polls[1].revents = POLLIN;
-    (void)callers.serve(polls, fd, BoxLimits());
+    EgressWatch egress;
+    (void)callers.serve(polls, fd, BoxLimits(), egress);
     return receive_message(caller.get());
   };
   auto asked = std::async(std::launch::async, [&] {

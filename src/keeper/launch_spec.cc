@@ -129,6 +129,9 @@ std::string to_json(const LaunchSpec& spec) {
                                      {"session", spec.session},
                                      {"scope", spec.scope},
                                      {"netsetup", spec.netsetup},
+                                     {"dialer", spec.dialer},
+                                     {"front", spec.front},
+                                     {"allow_hosts", paths_to_json(spec.allow_hosts)},
                                      {"data_dir", spec.data_dir},
                                      {"durable", spec.durable},
                                      {"scratch", enum_name(spec.scratch)},
@@ -156,6 +159,9 @@ Result<LaunchSpec> launch_spec_from_json(std::string_view text) {
   spec.session = TRY(reader.string("session"));
   spec.scope = TRY(reader.string("scope"));
   spec.netsetup = TRY(reader.string("netsetup"));
+  spec.dialer = TRY(reader.string("dialer"));
+  spec.front = TRY(reader.string("front"));
+  spec.allow_hosts = TRY(read_paths(reader, "allow_hosts"));
   spec.data_dir = TRY(reader.string("data_dir"));
   spec.durable = TRY(read_bool(reader, "durable"));
   spec.scratch = TRY(parse_enum<Scratch>(TRY(reader.string("scratch")), "scratch"));

@@ -58,7 +58,11 @@ struct LaunchSpec {
   std::string init;
   std::string session;
   std::string scope;
-  std::string netsetup;  // of kFiltered
+  // Of kFiltered.
+  std::string netsetup;
+  std::string dialer;
+  std::string front;
+  std::vector<std::string> allow_hosts;  // rules in canonical form
   std::string data_dir;  // owned by the caller, mode 0700; the box's files lie in its "box"
   // The box outlives its starter, and its files outlive the box. Else both go with the starter.
   bool durable = false;

@@ -21,6 +21,9 @@ LaunchSpec example() {
   spec.session = "/opt/session";
   spec.scope = "/opt/scope";
   spec.netsetup = "/opt/netsetup";
+  spec.dialer = "/opt/dialer";
+  spec.front = "/opt/front";
+  spec.allow_hosts = {"example.com", "[2001:db8::1]:443"};
   spec.network = NetworkMode::kFiltered;
   spec.limits = {"cgroup1", "temenos-x", true, 128, 500, 30, 100, 464, 50, "no limit of x"};
   spec.data_dir = "/data/one";

@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "base/try.h"
+#include "egress/plan.h"
 #include "gvisor/oci.h"
 #include "sys/file_sys.h"
 #include "sys/mount_sys.h"
@@ -428,8 +429,13 @@ Result<void> write_bundle(const LaunchSpec& spec) {
             [](const OciMount& a, const OciMount& b) { return a.target < b.target; });
   mounts.insert(mounts.end(), users.begin(), users.end());
   const bool filtered = spec.network == NetworkMode::kFiltered;
+  std::vector<std::string> init{std::string(kBoxPrivateDir) + "/init"};
+  if (filtered) {
+    const std::string port = std::to_string(egress::kSelfTestPort);
+    init.insert(init.end(), {"--knock", std::string(egress::kSelfTest4), port});
+  }
   const gvisor::OciConfig config{kRootfs,
-                                 {std::string(kBoxPrivateDir) + "/init"},
+                                 std::move(init),
                                  spec.hostname,
                                  std::move(mounts),
                                  spec.limits.guest_tasks,
