@@ -24,6 +24,7 @@ LIBRARIES = {
     'nftables/': ('src/netns/ruleset.cc',),
     'idn2.h': ('src/policy/',),
     'ares.h': ('src/egress/resolver.cc',),
+    'ldns/': ('src/wire/dns_message_ldns_test.cc',),
     'openssl/': ('src/wire/tls_hello_openssl_test.cc',),
     'tl/expected.hpp': ('include/temenos/error.h',),
     'gtest/': ('_test.cc', 'tests/', 'testing/'),
