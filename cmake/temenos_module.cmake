@@ -2,7 +2,7 @@
 #
 # Declares src/NAME as a library. DEPS are the only modules it may include (tests/style holds the
 # includes to it); LIBS are outside libraries. TESTS are the unit tests beside the sources; they become
-# one program, each of whose cases is a ctest of the label `unit`.
+# one program, each of whose cases is a ctest of the label `unit`; TEST_DEPS and TEST_LIBS are for it alone.
 find_package(GTest QUIET)
 
 if(TEMENOS_FUZZ)
@@ -11,7 +11,7 @@ if(TEMENOS_FUZZ)
 endif()
 
 function(temenos_module name)
-  cmake_parse_arguments(M "" "" "SOURCES;DEPS;LIBS;TESTS;TEST_DEPS;FUZZ" ${ARGN})
+  cmake_parse_arguments(M "" "" "SOURCES;DEPS;LIBS;TESTS;TEST_DEPS;TEST_LIBS;FUZZ" ${ARGN})
   add_library(temenos_${name} STATIC ${M_SOURCES})
   target_include_directories(temenos_${name} PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
   foreach(dep ${M_DEPS})
@@ -19,7 +19,8 @@ function(temenos_module name)
   endforeach()
   target_link_libraries(temenos_${name} PUBLIC ${M_LIBS})
   if(TEMENOS_TESTS AND M_TESTS)
-    temenos_test(${name}_test LABEL unit SOURCES ${M_TESTS} DEPS ${name} ${M_TEST_DEPS})
+    temenos_test(${name}_test LABEL unit SOURCES ${M_TESTS} DEPS ${name} ${M_TEST_DEPS}
+                 LIBS ${M_TEST_LIBS})
   endif()
   if(TEMENOS_FUZZ)
     foreach(source ${M_FUZZ})

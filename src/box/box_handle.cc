@@ -230,11 +230,17 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   keeper::LaunchSpec& spec = launch.spec;
   spec.hostname = "temenos";
   spec.platform = options.platform;
-  spec.host_network = policy->network == NetworkMode::kHost;
+  spec.network = policy->network;
   spec.runsc = options.runsc;
   spec.init = TRY(program(dirs_, "temenos-init"));
   spec.session = TRY(program(dirs_, "temenos-session"));
   spec.scope = TRY(program(dirs_, "temenos-scope"));
+  if (spec.network == NetworkMode::kFiltered) {
+    spec.netsetup = TRY(program(dirs_, "temenos-netsetup"));
+    spec.dialer = TRY(program(dirs_, "temenos-dialer"));
+    spec.front = TRY(program(dirs_, "temenos-front"));
+    for (const auto& rule : policy->allow_hosts) spec.allow_hosts.push_back(rule.to_string());
+  }
   spec.data_dir = data_.path;
   spec.durable = durable;
   spec.binds = mounts_.binds;

@@ -186,6 +186,14 @@ Result<void> KeeperLink::add_job(std::uint32_t number, std::uint32_t segment_lim
   return {};
 }
 
+Result<void> KeeperLink::set_rules(int sealed_file) {
+  Message message;
+  message.kind = Message::kRules;
+  const auto reply = TRY(request(message, {&sealed_file, 1}));
+  if (reply.value != 0) return tl::make_unexpected(keeper::to_error(reply));
+  return {};
+}
+
 Result<Message> KeeperLink::stats() {
   Message message;
   message.kind = Message::kStats;

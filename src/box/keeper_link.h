@@ -38,6 +38,8 @@ class KeeperLink {
   // Makes a job known to the session.
   Result<void> add_job(std::uint32_t number, std::uint32_t segment_limit,
                        const std::array<UniqueFd, 2>& segments);
+  // The rules of a filtered network, one a line; they hold when this returns, or the old ones do.
+  Result<void> set_rules(int sealed_file);
   // The keeper answers, so the box lives. While it ends the box, this waits for its last word.
   bool alive();
   // Ends the box and waits until nothing of it runs any more.

@@ -61,26 +61,48 @@ struct ClassRow {
 };
 
 // First match wins, so the exceptions stand before the ranges they lie in. IANA special-purpose
-// registries (RFC 6890), and the metadata services of the clouds, which some put among private or
-// public addresses.
+// registries (RFC 6890), and the metadata services of the clouds, each with the vendor's page or
+// program that says so. Most are 169.254.169.254 or another link-local address (AWS, Google, Azure,
+// Oracle, DigitalOcean, IBM, OpenStack, Huawei, Hetzner, Linode, Vultr and others; Tencent
+// 169.254.0.23 and 169.254.10.10, Scaleway 169.254.42.42, AWS containers 169.254.170.2 and .23,
+// Rancher 169.254.169.250; OpenStack on IPv6 fe80::a9fe:a9fe) and need no line of their own.
 constexpr ClassRow kClasses[] = {
     {"127.0.0.0/8", AddressClass::kLoopback},
     {"::1", AddressClass::kLoopback},
-    {"100.100.100.200", AddressClass::kSpecial},  // Alibaba metadata
-    {"168.63.129.16", AddressClass::kSpecial},    // Azure wire server
-    {"fd00:ec2::/32", AddressClass::kSpecial},    // AWS metadata and time
-    {"fd20:ce::254", AddressClass::kSpecial},     // Google metadata
+    // Alibaba: ECS user guide, "View instance metadata"
+    {"100.100.100.200", AddressClass::kSpecial},
+    {"fd00:100::100:200", AddressClass::kSpecial},
+    // Tencent: CVM, cloud-init's older metadata address
+    {"100.88.222.5", AddressClass::kSpecial},
+    // Azure: "What is IP address 168.63.129.16?", the wire server, which hands out certificates
+    {"168.63.129.16", AddressClass::kSpecial},
+    // Equinix Metal (Packet): "metadata.packet.net should always resolve to" this
+    {"192.80.8.124", AddressClass::kSpecial},
+    // AWS: EC2 user guide, IMDS ::254, time ::123, DNS ::253; EKS Pod Identity ::23
+    {"fd00:ec2::/32", AddressClass::kSpecial},
+    // Google: Compute Engine, "About VM metadata", IPv6-only instances
+    {"fd20:ce::254", AddressClass::kSpecial},
+    // Oracle: oci-python-sdk, instance principals' METADATA_URL on IPv6
+    {"fd00:c1::a9fe:a9fe", AddressClass::kSpecial},
+    // Scaleway: cloud-init, reference of its data source
+    {"fd00:42::42", AddressClass::kSpecial},
+    // Akamai (Linode): cloud-init, reference of its data source
+    {"fd00:a9fe:a9fe::1", AddressClass::kSpecial},
+    {"fd74:656d:656e:6f73::/64", AddressClass::kSpecial},  // the boxes' own (egress/plan.h)
     {"0.0.0.0/8", AddressClass::kSpecial},
-    {"169.254.0.0/16", AddressClass::kSpecial},  // link-local, most metadata services
-    {"192.0.0.0/24", AddressClass::kSpecial},    // protocol assignments, Oracle metadata
+    {"169.254.0.0/16", AddressClass::kSpecial},  // link-local
+    {"192.0.0.0/24", AddressClass::kSpecial},    // protocol assignments; Oracle Classic 192.0.0.192
+    {"192.88.99.0/24", AddressClass::kSpecial},  // 6to4 relays, withdrawn
     {"198.18.0.0/15", AddressClass::kSpecial},   // benchmarking; the boxes' synthetic addresses
     {"224.0.0.0/4", AddressClass::kSpecial},
     {"240.0.0.0/4", AddressClass::kSpecial},
     {"::/96", AddressClass::kSpecial},
-    {"64:ff9b::/96", AddressClass::kSpecial},  // these four carry an IPv4 address inside
+    {"::ffff:0:0:0/96", AddressClass::kSpecial},  // these five carry an IPv4 address inside
+    {"64:ff9b::/96", AddressClass::kSpecial},
     {"64:ff9b:1::/48", AddressClass::kSpecial},
     {"2001::/32", AddressClass::kSpecial},
     {"2002::/16", AddressClass::kSpecial},
+    {"100::/64", AddressClass::kSpecial},  // discarded
     {"fe80::/10", AddressClass::kSpecial},
     {"fec0::/10", AddressClass::kSpecial},
     {"ff00::/8", AddressClass::kSpecial},

@@ -52,7 +52,7 @@ TEST_F(RunscTest, AnOldOneIsNamedWithWhatItLacks) {
   EXPECT_EQ(runsc->version, "0.0~20221219.0");
   EXPECT_EQ(runsc->missing_flags,
             (std::vector<std::string>{"directfs", "file-access-mounts", "ignore-cgroups",
-                                      "overlay2", "panic-log"}));
+                                      "overlay2", "panic-log", "qdisc"}));
   EXPECT_NE(unusable_runsc(*runsc).to_string().find("too old"), std::string::npos);
 }
 

@@ -57,6 +57,9 @@ std::string oci_config_json(const OciConfig& config) {
   for (const char* type : {"pid", "ipc", "uts", "mount"}) {
     namespaces.push_back(json::object{{"type", type}});
   }
+  if (!config.network_namespace.empty()) {
+    namespaces.push_back(json::object{{"type", "network"}, {"path", config.network_namespace}});
+  }
   const json::object document{{"ociVersion", "1.2.0"},
                               {"process", process(config)},
                               {"root", json::object{{"path", config.root}, {"readonly", false}}},

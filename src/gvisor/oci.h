@@ -23,6 +23,8 @@ struct OciConfig {
   std::string hostname;
   std::vector<OciMount> mounts;  // in the order in which they are made
   std::int64_t tasks = 0;        // RLIMIT_NPROC of what init starts; 0: none
+  // Whose links gVisor's own network stack takes over (--network=sandbox); empty: nobody's.
+  std::string network_namespace;
 };
 
 std::string oci_config_json(const OciConfig& config);

@@ -25,7 +25,8 @@ bool executable(const std::string& path) {
 const std::vector<std::string>& needed_flags() {
   // What keeper/helper.cc starts a box with; why each is needed stands there.
   static const std::vector<std::string> flags{"directfs",       "file-access-mounts", "host-uds",
-                                              "ignore-cgroups", "overlay2",           "panic-log"};
+                                              "ignore-cgroups", "overlay2",           "panic-log",
+                                              "qdisc"};
   return flags;
 }
 

@@ -16,7 +16,7 @@ struct Rule {
   std::uint32_t action;
   int syscall;
   unsigned argument_count = 0;
-  std::array<scmp_arg_cmp, 2> arguments{};
+  std::array<scmp_arg_cmp, 3> arguments{};
 };
 
 // Argument `index` has exactly the bits `value` among `mask`.
@@ -35,6 +35,10 @@ constexpr Rule rule(std::uint32_t action, int syscall, scmp_arg_cmp a) {
 }
 constexpr Rule rule(std::uint32_t action, int syscall, scmp_arg_cmp a, scmp_arg_cmp b) {
   return {action, syscall, 2, {a, b}};
+}
+constexpr Rule rule(std::uint32_t action, int syscall, scmp_arg_cmp a, scmp_arg_cmp b,
+                    scmp_arg_cmp c) {
+  return {action, syscall, 3, {a, b, c}};
 }
 
 // Sets no_new_privs and loads the filter into the calling process, which must have one thread. The

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -15,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "jail/front_jail.h"
 #include "jail/runsc_filter.h"
 #include "jail/session_jail.h"
 #include "sys/file_sys.h"
@@ -23,17 +25,19 @@
 namespace temenos::jail {
 namespace {
 
-TEST(SessionJail, RefusesEveryAttemptFromInside) {
+// What of `probe` was not refused after `enter`, a line each, then "done".
+template <typename Enter, typename Probe>
+void expect_all_refused(Enter enter, Probe probe_jail) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const UniqueFd reader(ends[0]);
   UniqueFd writer(ends[1]);
   const int out = writer.get();
-  auto child = sys::start_in_namespaces(0, [out] {
-    const auto jailed = enter_session_jail();
+  auto child = sys::start_in_namespaces(0, [&] {
+    const auto jailed = enter();
     std::string report = jailed ? "" : "JAIL " + jailed.error().to_string() + "\n";
     if (jailed) {
-      for (const auto& probe : probe_session_jail()) {
+      for (const auto& probe : probe_jail()) {
         if (!probe.refused) report += probe.attempt + "\n";
       }
       report += "done\n";
@@ -43,6 +47,52 @@ TEST(SessionJail, RefusesEveryAttemptFromInside) {
   ASSERT_TRUE(child);
   writer.reset();
   EXPECT_EQ(*sys::read_all(reader.get(), 65536), "done\n");
+  EXPECT_EQ(child->wait()->code, 0);
+}
+
+TEST(SessionJail, RefusesEveryAttemptFromInside) {
+  expect_all_refused([] { return enter_session_jail(); }, probe_session_jail);
+}
+
+TEST(FrontJail, RefusesEveryAttemptFromInside) {
+  expect_all_refused([] { return enter_front_jail(64); }, probe_front_jail);
+}
+
+// 0, or the number of the step that did not go as it must.
+int front_calls(int listener, int nobody_listens) {
+  if (!enter_front_jail(64)) return 1;
+  const UniqueFd accepted(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!accepted) return 2;
+  sockaddr_in own{};
+  socklen_t size = sizeof own;
+  if (getsockname(accepted.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0) return 3;
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return 4;
+  if (fcntl(ends[1], F_SETPIPE_SZ, 128 * 1024) < 128 * 1024) return 5;
+  if (splice(accepted.get(), nullptr, ends[1], nullptr, 100, SPLICE_F_NONBLOCK) != 5) return 6;
+  if (splice(ends[0], nullptr, accepted.get(), nullptr, 5, SPLICE_F_NONBLOCK) != 5) return 7;
+  const linger at_once{1, 0};
+  if (setsockopt(accepted.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) != 0) return 8;
+  // A socket that it was handed leads nowhere else.
+  if (connect(nobody_listens, reinterpret_cast<sockaddr*>(&own), size) == 0 || errno != EPERM)
+    return 9;
+  return 0;
+}
+
+TEST(FrontJail, HasWhatForwardingNeeds) {
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof at;
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+  ASSERT_EQ(listen(listener.get(), 8), 0);
+  const UniqueFd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(write(client.get(), "hello", 5), 5);
+  const UniqueFd spare(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  auto child =
+      sys::start_in_namespaces(0, [&] { return front_calls(listener.get(), spare.get()); });
+  ASSERT_TRUE(child);
   EXPECT_EQ(child->wait()->code, 0);
 }
 

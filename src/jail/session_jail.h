@@ -8,9 +8,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "jail/lock_down.h"
 #include "temenos/error.h"
 
 namespace temenos::jail {
@@ -22,10 +22,6 @@ namespace temenos::jail {
 Result<void> enter_session_jail(std::uint64_t max_file = 0);
 
 // What the jail must refuse, tried from inside it. For tests and `temenos selftest`.
-struct JailProbe {
-  std::string attempt;  // "open", "exec", "socket", "ptrace", "kill", ...
-  bool refused = false;
-};
 std::vector<JailProbe> probe_session_jail();
 
 }  // namespace temenos::jail

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "keeper/box_limits.h"
+#include "keeper/egress_watch.h"
 #include "session/control.h"
 #include "sys/process_sys.h"
 
@@ -69,12 +70,13 @@ void Callers::add_polls(std::vector<pollfd>& polls) const {
   for (const auto& socket : sockets_) polls.push_back({socket.get(), POLLIN, 0});
 }
 
-bool Callers::serve(std::span<const pollfd> polls, int session, const BoxLimits& limits) {
+bool Callers::serve(std::span<const pollfd> polls, int session, const BoxLimits& limits,
+                    EgressWatch& egress) {
   bool end = false;
   for (std::size_t i = 1; i < polls.size(); ++i) {
     if (polls[i].revents == 0) continue;
     UniqueFd& socket = sockets_[i - 1];
-    const Answer answered = answer(socket.get(), session, limits);
+    const Answer answered = answer(socket.get(), session, limits, egress);
     if (answered == Answer::kNone) continue;
     end = end || answered == Answer::kEnd || (i == 1 && starter_rules_);
     // Who asked for the end, or has gone with the right to rule, is still to hear the last word.
@@ -98,7 +100,8 @@ bool Callers::too_many() const {
                            [](const auto& s) { return static_cast<bool>(s); })) > kMax;
 }
 
-Callers::Answer Callers::answer(int socket, int session, const BoxLimits& limits) {
+Callers::Answer Callers::answer(int socket, int session, const BoxLimits& limits,
+                                EgressWatch& egress) {
   Message request;
   std::vector<UniqueFd> fds;
   if (!receive_request(socket, request, fds)) return Answer::kDrop;
@@ -115,6 +118,16 @@ Callers::Answer Callers::answer(int socket, int session, const BoxLimits& limits
       reply.numbers = limits.numbers();
       put_text(reply, limits.notes());
       break;
+    case Message::kRules: {
+      const auto replaced = egress.replace_rules(std::move(fds[0]));
+      // Not a failure of the box, whose last word that would be.
+      if (!replaced) {
+        reply = failure(replaced.error());
+        reply.kind = Message::kOk;
+        reply.value = 1;
+      }
+      break;
+    }
     case Message::kAttach:
       if (too_many()) {
         (void)send_message(socket, failure(too_many_callers()));

@@ -18,6 +18,7 @@
 namespace temenos::keeper {
 
 class BoxLimits;
+class EgressWatch;
 
 class Callers {
  public:
@@ -34,7 +35,8 @@ class Callers {
   void add_polls(std::vector<pollfd>& polls) const;
   // `polls` is what add_polls() added, after poll(2). `session` is the control socket of the
   // session; nothing is asked of it when it is negative. True: the box is to end.
-  bool serve(std::span<const pollfd> polls, int session, const BoxLimits& limits);
+  bool serve(std::span<const pollfd> polls, int session, const BoxLimits& limits,
+             EgressWatch& egress);
 
   // To the starter; false when it has gone.
   bool tell_starter(const Message& message);
@@ -46,7 +48,7 @@ class Callers {
  private:
   enum class Answer { kNone, kDrop, kEnd };
   void accept_one();
-  Answer answer(int socket, int session, const BoxLimits& limits);
+  Answer answer(int socket, int session, const BoxLimits& limits, EgressWatch& egress);
   bool too_many() const;
 
   std::vector<UniqueFd> sockets_;  // the first is the starter's, empty once it has gone

@@ -39,6 +39,16 @@ std::string host_file(const char* path) {
   return sys::read_all(fd.get(), kMaxResolverFile).value_or("");
 }
 
+// Of fixed size, for two processes.
+Result<UniqueFd> shared_memory(const char* name, std::size_t size) {
+  UniqueFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd || ftruncate(fd.get(), static_cast<off_t>(size)) != 0 ||
+      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return fail_errno(errno, "memfd_create");
+  }
+  return fd;
+}
+
 Result<void> tell(int control, ControlType type, std::span<const int> fds = {}) {
   const Control message{type, 0};
   // Who does not read is about to be found dead; keeper waits for nobody.
@@ -70,7 +80,7 @@ Result<void> tell(int control, ControlType type, std::span<const int> fds = {}) 
 }  // namespace
 
 Result<void> EgressWatch::begin(const LaunchSpec& spec, int data_dir) {
-  if (spec.network != Network::kFiltered) return {};
+  if (spec.network != NetworkMode::kFiltered) return {};
   is_on_ = true;
   dialer_program_ = spec.dialer;
   front_program_ = spec.front;
@@ -78,18 +88,15 @@ Result<void> EgressWatch::begin(const LaunchSpec& spec, int data_dir) {
     // RDWR: who writes it also looks how much is in it.
     log_[i] = TRY(sys::open_beneath(data_dir, kLogNames[i], O_RDWR | O_APPEND | O_CREAT, 0600));
   }
-  names_ = TRY(egress::make_name_table());
+  names_ = TRY(shared_memory("temenos-names", egress::NameTable::kBytes));
   std::string rules;
   for (const auto& rule : spec.allow_hosts) rules += rule + "\n";
   rules_ = TRY(sys::sealed_memory("temenos-rules", rules));
   return start_dialer();
 }
 
-Result<void> EgressWatch::take_listeners(std::vector<UniqueFd> listeners) {
-  if (listeners.size() != egress::kListenerCount) {
-    return fail(Code::kInternal, "the router has " + std::to_string(listeners.size()) +
-                                     " listeners");
-  }
+Result<void> EgressWatch::take_listeners(netns::Listeners listeners) {
+  has_listeners_ = true;
   listeners_ = std::move(listeners);
   TRY(start_front());
   return join_them();
@@ -212,7 +219,7 @@ void EgressWatch::check(std::span<const pollfd> polls) {
       note_death(dialer_, "the dialer");
     }
   }
-  if (front_.again && now >= *front_.again && !listeners_.empty()) {
+  if (front_.again && now >= *front_.again && has_listeners_) {
     if (start_front()) {
       join = true;
     } else {
@@ -257,7 +264,7 @@ void EgressWatch::end() {
     child->process.wait();
     child->control.reset();
   }
-  listeners_.clear();
+  listeners_ = {};
 }
 
 }  // namespace temenos::keeper

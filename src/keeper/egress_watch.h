@@ -15,11 +15,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/unique_fd.h"
 #include "egress/control.h"
 #include "keeper/launch_spec.h"
+#include "netns/answer.h"
 #include "sys/process_sys.h"
 #include "temenos/error.h"
 
@@ -29,11 +31,11 @@ class EgressWatch {
  public:
   static constexpr std::size_t kPolls = 2;
 
-  // Nothing but this for a box without a filtered network.
   // Starts dialer with the box's rules. Before keeper gives up its rights.
   Result<void> begin(const LaunchSpec& spec, int data_dir);
   // From helper, in the order of egress::Listener. Starts front.
-  Result<void> take_listeners(std::vector<UniqueFd> listeners);
+  Result<void> take_listeners(netns::Listeners listeners);
+  bool has_listeners() const { return has_listeners_; }
 
   // A refused request of the box has arrived; true for a box without a filtered network.
   bool is_proven() const { return !is_on_ || proven_; }
@@ -75,7 +77,8 @@ class EgressWatch {
   std::string front_program_;
   Child dialer_;
   Child front_;
-  std::vector<UniqueFd> listeners_;
+  netns::Listeners listeners_;  // of the router, which is there as long as one of them is open
+  bool has_listeners_ = false;
   std::array<UniqueFd, 2> log_;
   UniqueFd names_;
   UniqueFd rules_;

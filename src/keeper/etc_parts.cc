@@ -1,5 +1,7 @@
 #include "keeper/etc_parts.h"
 
+#include "egress/plan.h"
+
 namespace temenos::keeper {
 
 const std::vector<std::string> kHostEtc = {
@@ -74,7 +76,7 @@ const std::vector<std::string> kHostEtc = {
     "texmf",
 };
 
-std::vector<GeneratedFile> generated_etc(const std::string& hostname, bool host_network) {
+std::vector<GeneratedFile> generated_etc(const std::string& hostname, NetworkMode network) {
   std::vector<GeneratedFile> files = {
       {"passwd",
        "root:x:0:0:root:/root:/bin/bash\n"
@@ -102,7 +104,10 @@ std::vector<GeneratedFile> generated_etc(const std::string& hostname, bool host_
   };
   // With the host's network the host's resolver is the one that works (copied by the caller);
   // without a network an empty file makes every look-up fail at once instead of after a time-out.
-  if (!host_network) files.push_back({"resolv.conf", ""});
+  if (network == NetworkMode::kNone) files.push_back({"resolv.conf", ""});
+  if (network == NetworkMode::kFiltered) {
+    files.push_back({"resolv.conf", "nameserver " + std::string(egress::kRouter4) + "\n"});
+  }
   return files;
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "temenos/policy.h"
+
 namespace temenos::keeper {
 
 // Directories and files of the host's /etc that programs need and that hold no secret, read-only. A
@@ -16,6 +18,6 @@ struct GeneratedFile {
   std::string name;
   std::string content;
 };
-std::vector<GeneratedFile> generated_etc(const std::string& hostname, bool host_network);
+std::vector<GeneratedFile> generated_etc(const std::string& hostname, NetworkMode network);
 
 }  // namespace temenos::keeper

@@ -24,6 +24,7 @@
 #include "keeper/box_limits.h"
 #include "keeper/disk_watch.h"
 #include "keeper/messages.h"
+#include "keeper/network_start.h"
 #include "keeper/rootfs.h"
 #include "sys/file_sys.h"
 #include "sys/mount_sys.h"
@@ -49,6 +50,19 @@ struct Running {
   UniqueFd listener;
 };
 
+const char* network_word(NetworkMode network) {
+  switch (network) {
+    case NetworkMode::kHost:
+      return "host";
+    case NetworkMode::kFiltered:
+      return "sandbox";  // gVisor's own stack
+    case NetworkMode::kNone:
+    case NetworkMode::kNat:
+      break;
+  }
+  return "none";
+}
+
 // Nobody else writes in the box's own root, and still its file access is not "exclusive", unless
 // gVisor's overlay wants it: there each name of a hard-linked file has a size and a link count of
 // its own, and gpg takes no lock for ever.
@@ -62,13 +76,14 @@ std::vector<std::string> runsc_command(const LaunchSpec& spec) {
           std::string("--panic-log=") + kLogDir + "/panic.log",
           "--log-format=text",
           "--platform=" + spec.platform,
-          spec.host_network ? "--network=host" : "--network=none",
+          std::string("--network=") + network_word(spec.network),
           std::string("--overlay2=") + (own_overlay ? "root:memory" : "none"),
           "--ignore-cgroups",  // limits are ours, outside
           "--directfs=true",   // the sentry opens files itself, in what the gofer handed it
           std::string("--file-access=") + (own_overlay ? "exclusive" : "shared"),
           "--file-access-mounts=shared",  // people edit the project at the same time
           "--host-uds=none",
+          "--qdisc=none",  // of its own stack: a queue costs latency and saves nothing here
           "run",
           std::string("--bundle=") + kBundle,
           "box"};
@@ -338,12 +353,17 @@ Result<void> set_up(HelperStart& start, int signals) {
   TRY(sys::become_namespace_root());
   TRY(sys::die_with_parent());
   TRY(sys::make_all_private());
+  // Beside what follows; it has a mount namespace of its own.
+  NetworkStart network;
+  if (start.netsetup >= 0) TRY(network.begin(start.netsetup));
   Sources sources =
       start.sources ? std::move(*start.sources) : TRY(clone_sources(*start.launch, *start.plan));
   TRY(build_tree(start.launch->spec, std::move(sources)));
   // A directory of the host's tree, held open, would be a way out of ours ("..").
   start.launch->data_dir.reset();
   start.launch->sources.clear();
+  // It is gone, with its sight of the host's tree, before there is a sandbox.
+  if (start.netsetup >= 0) TRY(network.finish(start.control));
   std::vector<int> keep{start.control, start.init_socket, start.lock, signals};
   keep.insert(keep.end(), start.join.begin(), start.join.end());
   if (start.meter >= 0) keep.push_back(start.meter);

@@ -26,6 +26,7 @@ struct HelperStart {
   int meter = -1;         // for the process that counts the box's files; -1: none does
   Launch* launch = nullptr;
   const IdPlan* plan = nullptr;
+  int netsetup = -1;               // the program (O_PATH); -1: the box's network is not filtered
   std::optional<Sources> sources;  // cloned by the keeper when it is root
 };
 

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -24,10 +25,12 @@
 #include "keeper/box_limits.h"
 #include "keeper/callers.h"
 #include "keeper/deadline.h"
+#include "keeper/egress_watch.h"
 #include "keeper/helper.h"
 #include "keeper/launch_spec.h"
 #include "keeper/messages.h"
 #include "keeper/sources.h"
+#include "netns/answer.h"
 #include "session/control.h"
 #include "sys/file_sys.h"
 #include "sys/ids.h"
@@ -54,6 +57,9 @@ std::int64_t now_ms() {
   return std::int64_t{t.tv_sec} * 1000 + t.tv_nsec / 1'000'000;
 }
 
+// Of two time-outs of poll(2), where -1 is none.
+int sooner(int a, int b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
+
 std::string host_setting(const char* path) {
   auto text = sys::read_path(path, 64).value_or("");
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
@@ -78,6 +84,9 @@ class Keeper {
   Result<UniqueFd> lock_data_dir() const;
   std::optional<Message> on_helper();
   std::optional<Message> on_session();
+  std::optional<Message> begin_when_ready();
+  Message start_timed_out() const;
+  void log_network_news();
   bool session_went_first();
   Result<void> tell_session(ControlType type, std::span<const int> fds) const;
   Result<void> count_time();
@@ -99,6 +108,8 @@ class Keeper {
   Deadline idle_;  // set while session has nothing to do
   BoxLimits limits_;
   UniqueFd term_;  // SIGTERM: systemd stops the box's scope
+  EgressWatch egress_;
+  bool session_ready_ = false;
   bool ready_ = false;
   bool init_lost_ = false;  // session said that the box's init has left
 };
@@ -158,6 +169,7 @@ Result<void> Keeper::start() {
   }
   // Before anything is started: with systemd this process moves, and what it starts with it.
   TRY(limits_.begin(launch_.spec, launch_.data_dir.get()));
+  TRY(egress_.begin(launch_.spec, launch_.data_dir.get()));
   // Without a limit the box has what the host has.
   if (!limits_.memory_is_held()) launch_.spec.limits.memory_mb = 0;
   return start_helper();
@@ -186,7 +198,14 @@ Result<void> Keeper::start_helper() {
   start.init_socket = init_box.get();
   // The session first: it is small, and it must not inherit what the helper holds.
   TRY(start_session(std::move(init_session)));
-  const int namespaces = kNamespaces | (launch_.spec.host_network ? 0 : CLONE_NEWNET);
+  const bool host_network = launch_.spec.network == NetworkMode::kHost;
+  const int namespaces = kNamespaces | (host_network ? 0 : CLONE_NEWNET);
+  // By us: the box's root need not be able to reach it.
+  UniqueFd netsetup;
+  if (launch_.spec.network == NetworkMode::kFiltered) {
+    netsetup = TRY(sys::open_canonical(TRY(sys::resolve(launch_.spec.netsetup))));
+    start.netsetup = netsetup.get();
+  }
   start.join = limits_.join_fds();
   start.meter = limits_.meter_socket();
   UniqueFd pidfd;
@@ -264,9 +283,19 @@ Result<void> Keeper::tell_session(ControlType type, std::span<const int> fds) co
 }
 
 std::optional<Message> Keeper::on_helper() {
-  auto message = receive_message(helper_control_.get());
-  if (!message) return died(EndReason::kHelperDied);
+  auto received = receive_message_with_fds(helper_control_.get(), netns::kListeners);
+  if (!received) return died(EndReason::kHelperDied);
+  Message* const message = &received->message;
   switch (message->kind) {
+    case Message::kNetwork: {
+      auto listeners = netns::checked_listeners(std::move(received->fds));
+      const bool due = launch_.spec.network == NetworkMode::kFiltered && !egress_.has_listeners();
+      if (!listeners || !due) return ended(EndReason::kHelperDied);
+      if (const auto taken = egress_.take_listeners(std::move(*listeners)); !taken) {
+        return failure(taken.error());
+      }
+      return std::nullopt;
+    }
     case Message::kStarted:
       return std::nullopt;
     case Message::kFailed:
@@ -286,6 +315,31 @@ std::optional<Message> Keeper::on_helper() {
   }
 }
 
+// Once, when the box's init has answered and its network has refused something: the box's time
+// counts from here.
+std::optional<Message> Keeper::begin_when_ready() {
+  if (ready_ || !session_ready_ || !egress_.is_proven()) return std::nullopt;
+  ready_ = true;
+  Message ready;
+  ready.kind = Message::kReady;
+  put_text(ready, limits_.trouble());
+  ready.numbers = limits_.numbers();
+  if (!count_time()) return died(EndReason::kSessionDied);
+  if (!callers_.tell_starter(ready)) return ended(EndReason::kStopped);
+  if (launch_.spec.durable) callers_.outlive_starter();
+  // All of runsc's processes are there from now on. When helper is gone, that is seen elsewhere.
+  (void)send_message(helper_control_.get(), ready);
+  return std::nullopt;
+}
+
+// Who is not ready in time: which part of it?
+Message Keeper::start_timed_out() const {
+  return ended(EndReason::kStartTimedOut,
+               session_ready_ && !egress_.is_proven()
+                   ? ": nobody has seen its network refuse a connection"
+                   : "");
+}
+
 std::optional<Message> Keeper::on_session() {
   const auto received = sys::receive_with_fds(session_control_.get(), sizeof(ControlMessage), 0);
   if (!received || received->bytes.size() != sizeof(ControlMessage)) {
@@ -296,22 +350,10 @@ std::optional<Message> Keeper::on_session() {
   switch (message.type) {
     case ControlType::kJailed:
       return std::nullopt;
-    case ControlType::kReady: {
-      // Once: the box's time counts from here.
-      if (ready_) break;
-      ready_ = true;
-      Message ready;
-      ready.kind = Message::kReady;
-      put_text(ready, limits_.trouble());
-      ready.numbers = limits_.numbers();
-      if (!count_time()) return died(EndReason::kSessionDied);
-      if (!callers_.tell_starter(ready)) return ended(EndReason::kStopped);
-      if (launch_.spec.durable) callers_.outlive_starter();
-      // All of runsc's processes are there from now on. When helper is gone, that is seen
-      // elsewhere.
-      (void)send_message(helper_control_.get(), ready);
-      return std::nullopt;
-    }
+    case ControlType::kReady:
+      if (session_ready_) break;
+      session_ready_ = true;
+      return begin_when_ready();
     case ControlType::kBusy:
     case ControlType::kIdle:
       if (!idle_.set(message.type == ControlType::kIdle ? launch_.spec.idle_s : 0)) break;
@@ -364,20 +406,23 @@ Message Keeper::run() {
              {term_.get(), POLLIN, 0},
              limits_.memory_poll(),
              limits_.disk_poll()};
+    const std::size_t network = polls.size();
+    const auto network_polls = egress_.polls();
+    polls.insert(polls.end(), network_polls.begin(), network_polls.end());
     const std::size_t own = polls.size();
     callers_.add_polls(polls);
     // After the session has left because init did, the helper's message is a moment away.
     const std::int64_t limit = session_gone ? std::max<std::int64_t>(patience_end - now_ms(), 0)
                                : ready_     ? -1
                                             : deadline_ - now_ms();
-    if (!ready_ && !session_gone && limit <= 0) return ended(EndReason::kStartTimedOut);
-    const int look = limits_.timeout_ms();
+    if (!ready_ && !session_gone && limit <= 0) return start_timed_out();
+    const int look = sooner(limits_.timeout_ms(), egress_.timeout_ms());
     const bool look_first = look >= 0 && (limit < 0 || look < limit);
     if (session_gone && limit == 0) return died(EndReason::kSessionDied);
     const int n = poll(polls.data(), polls.size(), look_first ? look : static_cast<int>(limit));
     if (n < 0 && errno != EINTR) return ended(EndReason::kHelperDied);
     if (n == 0 && !look_first) {
-      return session_gone ? died(EndReason::kSessionDied) : ended(EndReason::kStartTimedOut);
+      return session_gone ? died(EndReason::kSessionDied) : start_timed_out();
     }
     if (n < 0) continue;
     if (polls[4].revents != 0) return ended(EndReason::kStopped);
@@ -395,8 +440,11 @@ Message Keeper::run() {
         patience_end = now_ms() + kHelperPatienceMs;
       }
     }
+    egress_.check(std::span(polls).subspan(network, EgressWatch::kPolls));
+    log_network_news();
+    if (const auto message = begin_when_ready()) return *message;
     if (callers_.serve(std::span(polls).subspan(own), session_gone ? -1 : session_control_.get(),
-                       limits_)) {
+                       limits_, egress_)) {
       return ended(EndReason::kStopped);
     }
     // Last, and not by `polls`: what session has just said may have put the end off.
@@ -410,6 +458,15 @@ void Keeper::log_end(const Message& last) const {
   event.text("reason", end_reason_name(static_cast<EndReason>(last.value)));
   event.text("what", to_error(last).what);
   audit::Log(launch_.data_dir.get()).write(event);
+}
+
+void Keeper::log_network_news() {
+  for (const auto& news : egress_.take_news()) {
+    if (!launch_.spec.durable) continue;
+    audit::Event event("network");
+    event.text("what", news);
+    audit::Log(launch_.data_dir.get()).write(event);
+  }
 }
 
 void Keeper::end(const Message& last) {
@@ -426,6 +483,7 @@ void Keeper::end(const Message& last) {
     helper_.wait();
   }
   session_.wait();
+  egress_.end();
   limits_.end();
   if (!launch_.spec.durable) (void)remove_box(launch_.data_dir.get(), plan_);
   if (launch_.spec.durable) log_end(last);

@@ -14,6 +14,7 @@
 #include <future>
 
 #include "keeper/box_limits.h"
+#include "keeper/egress_watch.h"
 #include "keeper/callers.h"
 #include "keeper/etc_parts.h"
 #include "keeper/messages.h"
@@ -88,7 +89,8 @@ TEST(Callers, ASessionThatReadsNothingHoldsUpNobody) {
     (void)sys::send_with_fds(caller.get(), {reinterpret_cast<const char*>(&attach), sizeof attach},
                              {&fd, 1});
     polls[1].revents = POLLIN;
-    (void)callers.serve(polls, fd, BoxLimits());
+    EgressWatch egress;
+    (void)callers.serve(polls, fd, BoxLimits(), egress);
     return receive_message(caller.get());
   };
   auto asked = std::async(std::launch::async, [&] {
@@ -130,7 +132,7 @@ TEST(EtcParts, HoldNoSecretAndNotTheHostsIdentity) {
 TEST(EtcParts, TheGeneratedOnesKnowTheBoxOnly) {
   std::string passwd;
   bool resolver = false;
-  for (const auto& file : generated_etc("inside", false)) {
+  for (const auto& file : generated_etc("inside", NetworkMode::kNone)) {
     if (file.name == "passwd") passwd = file.content;
     if (file.name == "hosts")
       EXPECT_NE(file.content.find("127.0.0.1 localhost inside"), std::string::npos);
@@ -139,7 +141,7 @@ TEST(EtcParts, TheGeneratedOnesKnowTheBoxOnly) {
   EXPECT_EQ(passwd.rfind("root:x:0:0:root:/root:", 0), 0u);
   EXPECT_NE(passwd.find("\nuser:x:1000:1000:"), std::string::npos);
   EXPECT_TRUE(resolver);
-  for (const auto& file : generated_etc("inside", true)) EXPECT_NE(file.name, "resolv.conf");
+  for (const auto& file : generated_etc("inside", NetworkMode::kHost)) EXPECT_NE(file.name, "resolv.conf");
 }
 
 }  // namespace

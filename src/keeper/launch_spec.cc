@@ -123,11 +123,15 @@ std::string to_json(const LaunchSpec& spec) {
   }
   return serialize_json(json::object{{"hostname", spec.hostname},
                                      {"platform", spec.platform},
-                                     {"host_network", spec.host_network},
+                                     {"network", enum_name(spec.network)},
                                      {"runsc", spec.runsc},
                                      {"init", spec.init},
                                      {"session", spec.session},
                                      {"scope", spec.scope},
+                                     {"netsetup", spec.netsetup},
+                                     {"dialer", spec.dialer},
+                                     {"front", spec.front},
+                                     {"allow_hosts", paths_to_json(spec.allow_hosts)},
                                      {"data_dir", spec.data_dir},
                                      {"durable", spec.durable},
                                      {"scratch", enum_name(spec.scratch)},
@@ -146,11 +150,18 @@ Result<LaunchSpec> launch_spec_from_json(std::string_view text) {
   LaunchSpec spec;
   spec.hostname = TRY(reader.string("hostname"));
   spec.platform = TRY(reader.string("platform"));
-  spec.host_network = TRY(read_bool(reader, "host_network"));
+  spec.network = TRY(parse_enum<NetworkMode>(TRY(reader.string("network")), "network"));
+  if (spec.network == NetworkMode::kNat) {
+    return fail(Code::kNotBuilt, "the network mode 'nat' is not built yet");
+  }
   spec.runsc = TRY(reader.string("runsc"));
   spec.init = TRY(reader.string("init"));
   spec.session = TRY(reader.string("session"));
   spec.scope = TRY(reader.string("scope"));
+  spec.netsetup = TRY(reader.string("netsetup"));
+  spec.dialer = TRY(reader.string("dialer"));
+  spec.front = TRY(reader.string("front"));
+  spec.allow_hosts = TRY(read_paths(reader, "allow_hosts"));
   spec.data_dir = TRY(reader.string("data_dir"));
   spec.durable = TRY(read_bool(reader, "durable"));
   spec.scratch = TRY(parse_enum<Scratch>(TRY(reader.string("scratch")), "scratch"));

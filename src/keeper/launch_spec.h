@@ -50,12 +50,19 @@ struct LimitSpec {
 
 struct LaunchSpec {
   std::string hostname;
-  std::string platform;       // "systrap", "ptrace" or "kvm"
-  bool host_network = false;  // else a network namespace with nothing in it
-  std::string runsc;          // paths of the programs: absolute, no symlink in them
+  std::string platform;  // "systrap", "ptrace" or "kvm"
+  // kNone: a network namespace with nothing in it. kFiltered: one that leads to a router
+  // (netns/setup.h). kHost: the host's own.
+  NetworkMode network = NetworkMode::kNone;
+  std::string runsc;  // paths of the programs: absolute, no symlink in them
   std::string init;
   std::string session;
   std::string scope;
+  // Of kFiltered.
+  std::string netsetup;
+  std::string dialer;
+  std::string front;
+  std::vector<std::string> allow_hosts;  // rules in canonical form
   std::string data_dir;  // owned by the caller, mode 0700; the box's files lie in its "box"
   // The box outlives its starter, and its files outlive the box. Else both go with the starter.
   bool durable = false;

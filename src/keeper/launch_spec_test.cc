@@ -20,6 +20,11 @@ LaunchSpec example() {
   spec.init = "/opt/init";
   spec.session = "/opt/session";
   spec.scope = "/opt/scope";
+  spec.netsetup = "/opt/netsetup";
+  spec.dialer = "/opt/dialer";
+  spec.front = "/opt/front";
+  spec.allow_hosts = {"example.com", "[2001:db8::1]:443"};
+  spec.network = NetworkMode::kFiltered;
   spec.limits = {"cgroup1", "temenos-x", true, 128, 500, 30, 100, 464, 50, "no limit of x"};
   spec.data_dir = "/data/one";
   spec.binds = {{"/a", "/b", true, {"hidden dir"}, {".git/config", "x/y"}},
@@ -63,6 +68,7 @@ TEST(LaunchSpecJson, NothingElseIsTaken) {
         with("\"start_timeout_s\":7", "\"start_timeout_s\":1e9"),
         with("\"size_mb\":64", "\"size_mb\":-1"), with("\"writable\":true", "\"writable\":1"),
         with("\"runsc\",\"scratch_mb\"", "\"tape\",\"scratch_mb\""),
+        with("\"filtered\"", "\"open\""), with("\"filtered\"", "\"nat\""),
         with("\"scratch_mb\":9", "\"scratch_mb\":0"), with("\"ttl_s\":10", "\"ttl_s\":-1"),
         with("\"idle_s\":11", "\"idle_s\":9e15"),
         with("{\"hostname\"", "{\"extra\":1,\"hostname\"")}) {

@@ -24,7 +24,9 @@ std::string get(const char (&field)[N]) {
 }  // namespace
 
 std::size_t descriptors_of(std::uint32_t kind) {
-  return kind == Message::kAttach ? 1 : kind == Message::kAddJob ? 2 : 0;
+  return kind == Message::kAttach || kind == Message::kRules ? 1
+         : kind == Message::kAddJob                           ? 2
+                                                              : 0;
 }
 
 void put_text(Message& message, std::string_view what) { put(message.what, what); }
@@ -53,20 +55,25 @@ Error to_error(const Message& message) {
   return error;
 }
 
-Result<void> send_message(int socket, const Message& message) {
+Result<void> send_message(int socket, const Message& message, std::span<const int> fds) {
   return sys::send_with_fds(
-      socket, std::string_view(reinterpret_cast<const char*>(&message), sizeof message), {});
+      socket, std::string_view(reinterpret_cast<const char*>(&message), sizeof message), fds);
 }
 
 Result<Message> receive_message(int socket) {
-  const auto received = TRY(sys::receive_with_fds(socket, sizeof(Message), 0));
+  return TRY(receive_message_with_fds(socket, 0)).message;
+}
+
+Result<MessageWithFds> receive_message_with_fds(int socket, std::size_t max_fds) {
+  auto received = TRY(sys::receive_with_fds(socket, sizeof(Message), max_fds));
   if (received.bytes.empty()) return fail(Code::kBoxDied, "the other side has closed");
   if (received.bytes.size() != sizeof(Message)) {
     return fail(Code::kProtocol, "a control message of the wrong size");
   }
-  Message message;
-  memcpy(&message, received.bytes.data(), sizeof message);
-  return message;
+  MessageWithFds out;
+  memcpy(&out.message, received.bytes.data(), sizeof out.message);
+  out.fds = std::move(received.fds);
+  return out;
 }
 
 }  // namespace temenos::keeper

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/unique_fd.h"
 #include "keeper/end_reason.h"
 #include "temenos/error.h"
 
@@ -46,7 +49,10 @@ struct Message {
                       // `limit` bytes; to session
     kPing,            // caller → keeper: is the box alive?
     kStats,           // caller → keeper: what does the box use? The answer is a kOk with `numbers`
+    kRules,           // caller → keeper: one descriptor, a sealed file with the rules of a filtered
+                      // network, one a line; answered when they hold, or with a `value` and why they do not
     kOk,              // keeper → caller: what was asked for is done
+    kNetwork,         // helper → keeper: the box has its network; the listeners of its router
   };
   std::uint32_t kind = 0;
   std::uint32_t value = 0;
@@ -69,8 +75,14 @@ std::string text_of(const Message& message);
 Message failure(const Error& error);
 Error to_error(const Message& message);
 
-Result<void> send_message(int socket, const Message& message);
+Result<void> send_message(int socket, const Message& message, std::span<const int> fds = {});
 // kBoxDied when the peer has closed; kProtocol for anything that is not one whole Message.
 Result<Message> receive_message(int socket);
+// The same with at most `max_fds` descriptors.
+struct MessageWithFds {
+  Message message;
+  std::vector<UniqueFd> fds;
+};
+Result<MessageWithFds> receive_message_with_fds(int socket, std::size_t max_fds);
 
 }  // namespace temenos::keeper

@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "base/try.h"
+#include "egress/plan.h"
 #include "gvisor/oci.h"
 #include "sys/file_sys.h"
 #include "sys/mount_sys.h"
@@ -68,6 +69,15 @@ Result<void> tell_memory(std::int64_t memory_mb) {
   const UniqueFd mount = TRY(sys::clone_mount(plain.get(), {.read_only = true}));
   const UniqueFd target = TRY(open_path("/proc/meminfo"));
   return sys::attach_mount(mount.get(), target.get());
+}
+
+// A runsc of before August 2024 takes a namespace in which /proc/sys/net/core/rmem_default exists
+// for the host's own, and runs in none of them. Newer kernels have that file in each.
+Result<void> hide_network_settings() {
+  const UniqueFd empty = TRY(sys::new_filesystem("tmpfs", {{"size", "4096"}, {"mode", "0555"}},
+                                                 kTight | MOUNT_ATTR_RDONLY));
+  const UniqueFd target = TRY(open_path("/proc/sys/net"));
+  return sys::attach_mount(empty.get(), target.get());
 }
 
 Result<void> attach_tmpfs(const std::string& path, const char* size, const char* mode) {
@@ -418,11 +428,18 @@ Result<void> write_bundle(const LaunchSpec& spec) {
   std::sort(users.begin(), users.end(),
             [](const OciMount& a, const OciMount& b) { return a.target < b.target; });
   mounts.insert(mounts.end(), users.begin(), users.end());
+  const bool filtered = spec.network == NetworkMode::kFiltered;
+  std::vector<std::string> init{std::string(kBoxPrivateDir) + "/init"};
+  if (filtered) {
+    const std::string port = std::to_string(egress::kSelfTestPort);
+    init.insert(init.end(), {"--knock", std::string(egress::kSelfTest4), port});
+  }
   const gvisor::OciConfig config{kRootfs,
-                                 {std::string(kBoxPrivateDir) + "/init"},
+                                 std::move(init),
                                  spec.hostname,
                                  std::move(mounts),
-                                 spec.limits.guest_tasks};
+                                 spec.limits.guest_tasks,
+                                 filtered ? "/proc/self/ns/net" : ""};
   TRY(make_dir(kBundle));
   const UniqueFd bundle = TRY(open_path(kBundle));
   return sys::write_new_file(bundle.get(), "config.json", gvisor::oci_config_json(config), 0644);
@@ -444,6 +461,7 @@ Result<void> build_tree(const LaunchSpec& spec, Sources sources) {
   umask(022);
   TRY(attach_new(proc->get(), "/proc"));
   if (spec.limits.memory_mb > 0) TRY(tell_memory(spec.limits.memory_mb));
+  if (spec.network == NetworkMode::kFiltered) TRY(hide_network_settings());
   TRY(make_dir("/dev"));
   for (const auto& [name, device] : sources.devices) TRY(attach_new(device.get(), "/dev/" + name));
   TRY(attach_new(sources.runsc.get(), kRunscPath));

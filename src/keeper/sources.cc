@@ -131,11 +131,11 @@ Result<void> add_host_etc(Sources& sources, const std::string& name) {
 }
 
 Result<void> add_etc(Sources& sources, const LaunchSpec& spec) {
-  for (const auto& file : generated_etc(spec.hostname, spec.host_network)) {
+  for (const auto& file : generated_etc(spec.hostname, spec.network)) {
     sources.etc_files.push_back({file.name, file.content, false});
   }
   for (const auto& name : kHostEtc) TRY(add_host_etc(sources, name));
-  if (spec.host_network) {
+  if (spec.network == NetworkMode::kHost) {
     const auto resolver = sys::read_path("/etc/resolv.conf", kMaxEtcFile);
     sources.etc_files.push_back({"resolv.conf", resolver.value_or(""), false});
   }

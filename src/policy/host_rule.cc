@@ -8,34 +8,21 @@
 #include "base/try.h"
 #include "codec/address.h"
 #include "codec/field_path.h"
+#include "policy/presets.h"
 #include "temenos/network.h"
+#include "wire/host_name.h"
 
 namespace temenos {
 namespace {
 
 constexpr std::size_t kMaxEntry = 1024;  // bytes; a name in UTF-8 can be longer than its A-labels
-constexpr std::size_t kMaxName = 253;    // RFC 1035
 constexpr std::size_t kMaxPreset = 32;
-#ifdef TEMENOS_PLANT_HOST_RULE
-constexpr std::size_t kMaxLabel = 64;
-#else
-constexpr std::size_t kMaxLabel = 63;
-#endif
 constexpr std::string_view kLoopbackHint =
     "write 127.0.0.1:PORT to open one port of the host's loopback";
 
 tl::unexpected<Error> bad(std::string_view entry, std::string_view why, std::string hint) {
   return fail(Code::kInvalidArgument,
               in_quotes(entry) + " is no allowlist entry: " + std::string(why), std::move(hint));
-}
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_ldh(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '_'; }
-
-void lower_ascii(std::string& text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
 }
 
 bool has_idn(std::string_view name) {
@@ -53,34 +40,24 @@ Result<std::string> to_ascii(std::string_view name, std::string_view entry) {
     return bad(entry, std::string("not a valid international name (") + idn2_strerror(rc) + ")",
                "correct the name, or write its xn-- form");
   }
-  std::string out = ascii;
-  lower_ascii(out);
-  return out;
-}
-
-// What some resolver or URL parser could take for an IPv4 address: the last label a number.
-bool ends_in_number(std::string_view name) {
-  const std::string_view last = name.substr(name.rfind('.') + 1);
-  if (last.starts_with("0x")) {
-    return last.find_first_not_of("0123456789abcdef", 2) == last.npos;
-  }
-  return !last.empty() && std::all_of(last.begin(), last.end(), is_digit);
+  return wire::lower_ascii(ascii);
 }
 
 Result<void> check_name(std::string_view name, std::string_view entry) {
-  if (name.empty()) return bad(entry, "the name is empty", "write host or host:port");
-  if (name.size() > kMaxName) {
-    return bad(entry, "the name is longer than 253 bytes", "shorten it");
-  }
-  for (const std::string& label : split(name, '.')) {
-    if (label.empty() || label.size() > kMaxLabel) {
+  switch (wire::name_defect(name)) {
+    case wire::NameDefect::kNone:
+      break;
+    case wire::NameDefect::kEmpty:
+      return bad(entry, "the name is empty", "write host or host:port");
+    case wire::NameDefect::kTooLong:
+      return bad(entry, "the name is longer than 253 bytes", "shorten it");
+    case wire::NameDefect::kLabelSize:
       return bad(entry, "a part between dots is empty or longer than 63 bytes", "correct the name");
-    }
-    if (!std::all_of(label.begin(), label.end(), is_ldh) || label.front() == '-' ||
-        label.back() == '-') {
+    case wire::NameDefect::kCharacters:
       return bad(entry, "a name has letters, digits, - and _ only, and no - at the ends of a part",
                  "write host, host:port, *.host, an address or @preset; not a URL or a path");
-    }
+    case wire::NameDefect::kNumber:
+      return bad(entry, "a name does not end in a number", "write an IPv4 address as 192.0.2.1");
   }
   if (name == "private") {
     return bad(entry, "\"private\" is the word before a rule for private addresses",
@@ -108,8 +85,7 @@ struct HostRuleParser {
     if (!is_valid_utf8(entry) || std::any_of(entry.begin(), entry.end(), is_bad)) {
       return bad(entry, "it has blanks, control bytes or invalid UTF-8", "remove them");
     }
-    std::string text(entry);
-    lower_ascii(text);
+    const std::string text = wire::lower_ascii(entry);
     std::string_view rest = text;
     if (rest.starts_with("private:")) {
       rule.allows_private_ = true;
@@ -146,11 +122,16 @@ struct HostRuleParser {
 
   Result<HostRule> preset(std::string_view name) {
     if (name.empty() || name.size() > kMaxPreset || name.front() == '-' ||
-        !std::all_of(name.begin(), name.end(), is_ldh)) {
+        wire::name_defect(name) == wire::NameDefect::kCharacters || name.find('.') != name.npos) {
       return bad(entry, "a preset is @ and a short word, without a port", "write @npm or @pypi");
     }
     if (rule.allows_private_) {
       return bad(entry, "presets name public hosts only", "remove private:");
+    }
+    if (!is_preset(name)) {
+      std::string known;
+      for (const std::string& one : preset_names()) known += (known.empty() ? "@" : ", @") + one;
+      return bad(entry, "there is no such preset", "write hosts, or one of " + known);
     }
     rule.kind_ = HostRule::Kind::kPreset;
     rule.name_ = name;
@@ -178,7 +159,7 @@ struct HostRuleParser {
     std::string name(text);
     if (has_idn(name)) name = TRY(to_ascii(name, entry));
     if (name.ends_with('.')) name.pop_back();
-    if (ends_in_number(name)) {
+    if (wire::ends_in_number(name)) {
       if (!subdomains && !has_idn(text)) return address(name);
       return bad(entry, "a name does not end in a number", "write an IPv4 address as 192.0.2.1");
     }
