@@ -21,6 +21,7 @@ LIBRARIES = {
     'cap-ng.h': ('src/jail/',),
     'systemd/': ('src/scope_main/',),
     'idn2.h': ('src/policy/',),
+    'ldns/': ('src/wire/dns_message_ldns_test.cc',),
     'openssl/': ('src/wire/tls_hello_openssl_test.cc',),
     'tl/expected.hpp': ('include/temenos/error.h',),
     'gtest/': ('_test.cc', 'tests/', 'testing/'),
