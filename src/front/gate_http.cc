@@ -43,7 +43,7 @@ Gate::Do Gate::check_head() {
   const bool judged = true;
 #endif
   if (judged && !same(head.host)) return refuse(Why::kForeignName);
-  if (head.port.value_or(80) != request_.port) {
+  if (head.port.value_or(request_.port) != request_.port) {
     seen_ = wire::format_authority(head.host, head.port);
     return refuse(Why::kForeignName);
   }

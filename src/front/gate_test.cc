@@ -4,14 +4,15 @@
 #include <gtest/gtest.h>
 
 #include "front/gate_script.h"
-#include "front/test_hello.h"
+#include "testing/tls_bytes.h"
 
 namespace temenos::front {
 namespace {
 
 using namespace egress;
-using testing::HasSubstr;
-using testing::StartsWith;
+using temenos::testing::tls_hello;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const Target kSynthetic443 = target_v4({198, 18, 1, 7}, 443);
 const Target kSynthetic80 = target_v4({198, 18, 1, 7}, 80);
@@ -182,7 +183,7 @@ TEST(GateHttp, WhatIsNotExactlyOneRequestToTheHostGoesNowhere) {
       get("b.test"),
       get("a.test:8080"),
       get("a.test."),
-      get("a.test\0.evil"),
+      get(std::string("a.test\0.evil", 11)),
       "GET / HTTP/1.1\r\n\r\n",
       "GET / HTTP/1.1\r\nHost: a.test\r\nHost: b.test\r\n\r\n",
       "GET http://b.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n",
@@ -357,7 +358,7 @@ TEST(GateRefused, ADialerThatIsGoneClosesWhatWaitsForIt) {
   // What has its connection does not notice.
   GateScript any = to_any();
   any.lose_dialer();
-  any.client("x");
+  any.client("x\n");
   EXPECT_TRUE(any.open);
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace temenos::front {
+namespace temenos::testing {
 
 inline std::string number(std::size_t width, std::size_t value) {
   std::string out;
@@ -25,4 +25,4 @@ inline std::string tls_hello(std::string_view name) {
   return number(1, 22) + number(2, 0x0301) + sized(2, number(1, 1) + sized(3, body));
 }
 
-}  // namespace temenos::front
+}  // namespace temenos::testing
