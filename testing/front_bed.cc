@@ -154,10 +154,10 @@ void FakeDialer::answer(const Request& request) {
 }
 
 FrontBed::FrontBed(const Options& options) : at_(options.at) {
-  rlimit fds{};
-  must(getrlimit(RLIMIT_NOFILE, &fds) == 0);
-  fds.rlim_cur = fds.rlim_max;
-  must(setrlimit(RLIMIT_NOFILE, &fds) == 0);
+  rlimit most{};
+  must(getrlimit(RLIMIT_NOFILE, &most) == 0);
+  most.rlim_cur = most.rlim_max;
+  must(setrlimit(RLIMIT_NOFILE, &most) == 0);
   auto pair = sys::socket_pair(SOCK_SEQPACKET);
   must(static_cast<bool>(pair));
   control_ = std::move(pair->first);

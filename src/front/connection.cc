@@ -233,7 +233,8 @@ void Connection::on_reply(const egress::Reply& reply, UniqueFd socket, Millis no
   awaiting_ = false;
   active_ = now;
   if (phase_ != Phase::kGate) {
-    // Nobody is there any more; dialer closes its own descriptor.
+    // Nobody is there any more. The server hears it as it would without us between.
+    Side{.fd = std::move(socket)}.reset();
     if (phase_ == Phase::kAbandoned) (void)over();
     return;
   }

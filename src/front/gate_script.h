@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +23,7 @@ inline egress::Reply make_reply(egress::Verdict verdict, std::string_view name =
   out.why = why;
   out.is_address = is_address ? 1 : 0;
   out.name_size = static_cast<std::uint8_t>(name.size());
-  std::memcpy(out.name, name.data(), name.size());
+  std::copy(name.begin(), name.end(), out.name);
   return out;
 }
 
