@@ -133,6 +133,7 @@ void FakeDialer::answer(const Request& request) {
     if (found != rules_.end()) rule = found->second;
   }
   if (rule.mute) return;
+  std::this_thread::sleep_for(std::chrono::milliseconds(rule.late_ms));
   if (rule.name.empty()) rule.name.assign(request.name, request.name_size);
   reply.verdict = request.ask == Ask::kConnect ? Verdict::kConnected : rule.verdict;
   reply.is_address = rule.is_address ? 1 : 0;
@@ -196,7 +197,9 @@ FrontBed::FrontBed(const Options& options) : at_(options.at) {
 }
 
 void FrontBed::start(const Options& options, int far_control) {
-  front::Config config{.times = options.times, .max_connections = options.max_connections};
+  front::Config config{.times = options.times,
+                       .max_connections = options.max_connections,
+                       .max_memory = options.max_memory};
   front::Target proxy{.port = proxy_port};
   const sockaddr_in at = address_at(options.at, 0);
   std::memcpy(proxy.address.data(), &at.sin_addr, 4);

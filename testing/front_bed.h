@@ -26,6 +26,7 @@ struct DialRule {
   egress::Why why = egress::Why::kNotAllowed;
   bool is_address = false;
   bool mute = false;  // no answer at all
+  int late_ms = 0;    // the answer takes so long; others wait behind it
 };
 
 // A dialer that does as it is told, in a thread.
@@ -65,6 +66,7 @@ class FrontBed {
   struct Options {
     front::Times times;
     std::size_t max_connections = front::kMaxConnections;
+    std::size_t max_memory = front::Config().max_memory;
     // The program to run, jailed, in place of a fork that serves; then `at` says where the
     // listeners are, since it knows the router's own addresses only.
     std::string program;

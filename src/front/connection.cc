@@ -60,8 +60,10 @@ Connection::Step Connection::step(Millis now) {
     if (down == Pump::Step::kEnded && up == Pump::Step::kEnded) return over();
     if (phase_ == Phase::kOpen || up != Pump::Step::kLimit) {
       count_memory();
+      // The client's next word waits here, not for it.
+      note_wait(Gate::Wait::kClient, now);
       const bool more = down == Pump::Step::kMore || up == Pump::Step::kMore;
-      return more ? Step::kMore : idle(now);
+      return more ? Step::kMore : Step::kIdle;
     }
     if (down == Pump::Step::kEnded && gate_.wait() == Gate::Wait::kNothing) {
       // The one answer of an absolute-form is there.
@@ -74,7 +76,8 @@ Connection::Step Connection::step(Millis now) {
       if (feed(now)) continue;
       if (phase_ == Phase::kOver || phase_ == Phase::kAbandoned) continue;
       count_memory();
-      return down == Pump::Step::kMore ? Step::kMore : idle(now);
+      note_wait(gate_.wait(), now);
+      return down == Pump::Step::kMore ? Step::kMore : Step::kIdle;
     }
     const Step acted = act(what, now);
     count_memory();
@@ -141,7 +144,8 @@ bool Connection::feed(Millis now) {
   if (room == 0 || !relay_.client.readable) return false;
   if (shared_.memory > shared_.max_memory) {
     gate_.too_much();
-    return true;
+    (void)lost();
+    return false;
   }
   const std::ptrdiff_t count = relay_.client.receive(shared_.room.first(room));
   if (count == Side::kNone) return false;
@@ -172,14 +176,11 @@ bool Connection::feed_server() {
   return true;
 }
 
-Connection::Step Connection::idle(Millis now) {
-  const Gate::Wait wait = gate_.wait();
-  if (wait != wait_ || heads_ != gate_.heads()) {
-    wait_ = wait;
-    heads_ = gate_.heads();
-    waits_since_ = now;
-  }
-  return Step::kIdle;
+void Connection::note_wait(Gate::Wait wait, Millis now) {
+  if (wait == wait_ && heads_ == gate_.heads()) return;
+  wait_ = wait;
+  heads_ = gate_.heads();
+  waits_since_ = now;
 }
 
 Connection::Step Connection::farewell() {
@@ -232,8 +233,9 @@ Connection::Step Connection::over() {
 void Connection::on_reply(const egress::Reply& reply, UniqueFd socket, Millis now) {
   awaiting_ = false;
   active_ = now;
-  if (phase_ != Phase::kGate) {
+  if (phase_ != Phase::kGate || gate_.wait() != Gate::Wait::kDialer) {
     // Nobody is there any more. The server hears it as it would without us between.
+    gate_.replied(reply, static_cast<bool>(socket));
     Side{.fd = std::move(socket)}.reset();
     if (phase_ == Phase::kAbandoned) (void)over();
     return;
@@ -281,7 +283,7 @@ Millis Connection::deadline() const {
     case Gate::Wait::kPeek:
       return waits_since_ + times.peek;
     case Gate::Wait::kQuiet:
-      return std::max(waits_since_, answered_) + times.quiet;
+      return std::min(waits_since_ + times.head, std::max(waits_since_, answered_) + times.quiet);
     case Gate::Wait::kClient:
     case Gate::Wait::kServer:
     case Gate::Wait::kNothing:

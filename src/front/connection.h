@@ -35,7 +35,7 @@ struct Shared {
   Times times;
   std::span<char> room;    // what is read goes through it
   std::size_t memory = 0;  // of all connections together
-  std::size_t max_memory = 48u << 20;
+  std::size_t max_memory = 0;
 };
 
 class Connection {
@@ -75,7 +75,7 @@ class Connection {
   };
   Step act(Gate::Do what, Millis now);
   Step ask(Millis now);
-  Step idle(Millis now);
+  void note_wait(Gate::Wait wait, Millis now);
   bool feed(Millis now);
   bool feed_server();
   Step farewell();

@@ -172,6 +172,7 @@ DnsService::Millis DnsService::deadline() const {
       if (entry.id != 0) out = std::min(out, entry.until);
     }
   }
+  if (open_streams_ == 0) return out;
   for (const Stream& stream : streams_) {
     if (stream.side.fd) out = std::min(out, stream.active + kStreamTime);
   }
@@ -189,6 +190,7 @@ void DnsService::on_accepted(UniqueFd socket, Millis now) {
   free->side.fd = std::move(socket);
   free->serial = ++serial_;
   free->active = now;
+  ++open_streams_;
   const auto index = static_cast<std::uint32_t>(free - streams_.begin());
   if (!watch_(fd, index)) return close_stream(index);
   run_stream(index, now);
@@ -200,7 +202,10 @@ void DnsService::on_stream(std::uint32_t index, std::uint32_t events, Millis now
   run_stream(index, now);
 }
 
-void DnsService::close_stream(std::uint32_t index) { streams_[index] = {}; }
+void DnsService::close_stream(std::uint32_t index) {
+  streams_[index] = {};
+  --open_streams_;
+}
 
 // One question at a time: its answer has gone out before the next is looked at.
 void DnsService::run_stream(std::uint32_t index, Millis now) {

@@ -85,6 +85,7 @@ class DnsService {
   std::array<Pending, kMaxPending> pending_;
   std::array<Stream, kMaxStreams> streams_;
   std::size_t waiting_ = 0;
+  std::size_t open_streams_ = 0;
   std::uint64_t serial_ = 0;
 };
 

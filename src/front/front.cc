@@ -101,6 +101,7 @@ class Loop {
         slots_(std::min(config.max_connections, kMaxConnections)) {
     shared_.times = config.times;
     shared_.room = room_;
+    shared_.max_memory = config.max_memory;
     for (std::size_t i = slots_.size(); i > 0; --i) {
       free_.push_back(static_cast<std::uint32_t>(i - 1));
     }

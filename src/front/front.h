@@ -25,7 +25,8 @@ inline constexpr unsigned kFdsBeside = 128;
 struct Config {
   Times times;
   std::size_t max_connections = kMaxConnections;
-  std::vector<Target> proxies;  // what is sent there is for the explicit proxy
+  std::size_t max_memory = 48u << 20;  // of first bytes, of all connections together
+  std::vector<Target> proxies;         // what is sent there is for the explicit proxy
 };
 // With the addresses of egress/plan.h, and as many connections as `max_fds` descriptors allow.
 Config default_config(std::size_t max_fds);

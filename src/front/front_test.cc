@@ -517,6 +517,95 @@ TEST_F(FrontTest, WithoutDialerNamesFailAtOnceAndComeBack) {
   EXPECT_EQ(ask_udp(udp.get(), dns_question("a.test")), "0 \xC6\x12\x02\x2D");
 }
 
+// ---- bounds
+
+TEST_F(QuickFrontTest, APipelinedRequestBehindASlowServerIsNotSilence) {
+  route(Verdict::kNeedsHttp);
+  // More than the kernel buffers, then the beginning of a second request.
+  const std::string body(24u << 20, 'b');
+  const std::string second = get("a.test", "/2");
+  const std::string first = "PUT / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                            std::string("1800000\r\n") + body + "\r\n0\r\n\r\n";
+  UniqueFd client = bed.connect();
+  std::thread sender([&] { send_text(client.get(), first + second.substr(0, 20)); });
+  UniqueFd far = server.accept_one();
+  std::this_thread::sleep_for(1s);  // longer than the time for a head
+  const Heard heard = hear(far.get(), first.size(), 20'000);
+  EXPECT_EQ(heard.text.size(), first.size()) << heard.how;
+  EXPECT_TRUE(heard.text == first);
+  sender.join();
+  ASSERT_TRUE(send_text(client.get(), second.substr(20)));
+  EXPECT_EQ(hear(far.get(), second.size()).text, second);
+}
+
+TEST_F(QuickFrontTest, ARefusalBehindAnAnswerThatNeverEndsComesInTheEnd) {
+  route(Verdict::kNeedsHttp);
+  UniqueFd client = bed.connect();
+  ASSERT_TRUE(send_text(client.get(), get("a.test")));
+  UniqueFd far = server.accept_one();
+  ASSERT_TRUE(send_text(far.get(), "HTTP/1.1 200 OK\r\n\r\n"));
+  ASSERT_TRUE(send_text(client.get(), get("b.test")));
+  Heard heard;
+  std::thread reader([&] { heard = hear(client.get(), SIZE_MAX, 4'000); });
+  for (int i = 0; i < 200 && send_text(far.get(), "data\n"); ++i) std::this_thread::sleep_for(10ms);
+  reader.join();
+  EXPECT_EQ(heard.how, "end");
+  EXPECT_THAT(heard.text, HasSubstr("data\nHTTP/1.1 403 Forbidden"));
+}
+
+TEST_F(QuickFrontTest, ADialerThatIsTooLateIsNotHeardAndNothingOfItStays) {
+  bed.dialer().rule("a.test:22", {.verdict = Verdict::kAny, .server = server.port, .late_ms = 900});
+  UniqueFd proxy = bed.connect_proxy();
+  ASSERT_TRUE(send_text(proxy.get(), "CONNECT a.test:22 HTTP/1.1\r\nHost: a.test:22\r\n\r\n"));
+  EXPECT_THAT(hear(proxy.get()).text, StartsWith("HTTP/1.1 502 "));
+  UniqueFd far = server.accept_one();
+  ASSERT_TRUE(far);
+  EXPECT_EQ(hear(far.get()).how, "reset");
+}
+
+TEST_F(QuickFrontTest, WhoLeavesBeforeTheAnswerIsReportedAsSilent) {
+  bed.dialer().rule(bed.transparent(),
+                    {.verdict = Verdict::kNeedsTls, .name = "a.test", .late_ms = 200});
+  UniqueFd client = bed.connect();
+  ASSERT_EQ(bed.dialer().asks(1).size(), 1u);
+  reset_now(client);
+  const auto reports = bed.dialer().reports(1);
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].why, Why::kSilent);
+  EXPECT_EQ(reports[0].up, 0u);
+}
+
+class LittleMemory : public FrontTest {
+ protected:
+  static FrontBed::Options options() {
+    FrontBed::Options out = quick();
+    out.times.head = 5'000;
+    out.max_memory = 300'000;
+    return out;
+  }
+  LittleMemory() : FrontTest(options()) {}
+};
+
+TEST_F(LittleMemory, FirstBytesOfAllConnectionsTogetherAreBounded) {
+  route(Verdict::kNeedsHttp);
+  const std::string much = "GET / HTTP/1.1\r\nHost: a.test\r\nX: " + std::string(50'000, 'x');
+  std::vector<UniqueFd> clients;
+  for (int i = 0; i < 20; ++i) {
+    clients.push_back(bed.connect());
+    send_text(clients.back().get(), much);
+  }
+  const auto reports = bed.dialer().reports(10);
+  ASSERT_GE(reports.size(), 10u);
+  for (const auto& report : reports) EXPECT_EQ(report.why, Why::kTooMany);
+  // Those that go make room.
+  clients.clear();
+  ASSERT_TRUE(bed.back_to_its_start());
+  UniqueFd client = bed.connect();
+  ASSERT_TRUE(send_text(client.get(), get("a.test")));
+  UniqueFd far = server.accept_one();
+  EXPECT_EQ(hear(far.get(), get("a.test").size()).text, get("a.test"));
+}
+
 class FewConnections : public FrontTest {
  protected:
   static FrontBed::Options options() {

@@ -351,6 +351,10 @@ egress::Request Gate::report() const {
   egress::Request out = request_;
   out.ask = Ask::kReport;
   out.why = why_;
+  // It left, or was left, before it had said where it wants to go.
+  if (why_ == Why::kNone && requests_ == 0 && state_ != State::kAny && state_ != State::kOver) {
+    out.why = Why::kSilent;
+  }
   out.app = app_;
   if (!seen_.empty()) put_name(out, seen_);
   return out;
