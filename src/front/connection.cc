@@ -107,15 +107,15 @@ Connection::Step Connection::act(Gate::Do what, Millis now) {
       relay_.open();
       phase_ = Phase::kOpen;
       break;
-    case Gate::Do::kDrop: {
+    case Gate::Do::kDrop:
       relay_.up.drop();
       relay_.server.reset();
       relay_.down.allow(0);
       relay_.down.push(gate_.take_text());
       phase_ = Phase::kFarewell;
       active_ = now;
+      report();  // a command that is refused may end now, and wants to know why
       break;
-    }
     case Gate::Do::kReset:
       return lost();
     case Gate::Do::kWait:
@@ -219,21 +219,24 @@ Connection::Step Connection::over() {
     return Step::kIdle;
   }
   phase_ = Phase::kOver;
-  if (gate_.to_report()) {
-    egress::Request report = gate_.report();
-    report.id = id_;
-    report.up = relay_.up.moved();
-    report.down = relay_.down.moved() - std::min(relay_.down.moved(), said_);
-    report.duration_ms = static_cast<std::uint64_t>(std::max<Millis>(0, active_ - begun_));
-    shared_.dialer.report(report);
-  }
+  report();
   return Step::kOver;
+}
+
+void Connection::report() {
+  if (!gate_.to_report() || std::exchange(reported_, true)) return;
+  egress::Request out = gate_.report();
+  out.id = id_;
+  out.up = relay_.up.moved();
+  out.down = relay_.down.moved() - std::min(relay_.down.moved(), said_);
+  out.duration_ms = static_cast<std::uint64_t>(std::max<Millis>(0, active_ - begun_));
+  shared_.dialer.report(out);
 }
 
 void Connection::on_reply(const egress::Reply& reply, UniqueFd socket, Millis now) {
   awaiting_ = false;
   active_ = now;
-  if (phase_ != Phase::kGate || gate_.wait() != Gate::Wait::kDialer) {
+  if (phase_ != Phase::kGate) {
     // Nobody is there any more. The server hears it as it would without us between.
     gate_.replied(reply, static_cast<bool>(socket));
     Side{.fd = std::move(socket)}.reset();

@@ -83,6 +83,7 @@ class Connection {
   Step lost();
   void note_progress(Millis now);
   void count_memory();
+  void report();
 
   Shared& shared_;
   std::uint64_t id_;
@@ -92,6 +93,7 @@ class Connection {
   bool awaiting_ = false;    // an answer of dialer
   bool new_server_ = false;  // not watched yet
   bool farewell_said_ = false;
+  bool reported_ = false;
   bool end_passed_on_ = false;  // of a client that may say no more
   std::uint64_t said_ = 0;      // bytes to the client that are our own
   std::uint64_t seen_up_ = 0;

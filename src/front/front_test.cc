@@ -152,6 +152,8 @@ TEST_F(QuickFrontTest, PipelinedAndKeptAliveRequestsAndASecondHost) {
   ASSERT_TRUE(send_text(far.get(), answer + answer));
   EXPECT_EQ(hear(client.get(), 2 * answer.size()).text, answer + answer);
   ASSERT_TRUE(send_text(client.get(), get("b.test")));
+  // Reported when it is refused, before the client has gone.
+  EXPECT_EQ(bed.dialer().reports(1).size(), 1u);
   const Heard refused = hear(client.get());
   EXPECT_THAT(refused.text, StartsWith("HTTP/1.1 403 Forbidden\r\n"));
   EXPECT_THAT(refused.text, HasSubstr("b.test was asked for"));
@@ -233,7 +235,9 @@ TEST_F(QuickFrontTest, AClientThatSendsMuchStillReadsWhyItWasRefused) {
   ASSERT_TRUE(
       send_text(client.get(), "POST / HTTP/1.1\r\nHost: b.test\r\nContent-Length: 500000\r\n\r\n" +
                                   std::string(500'000, 'x')));
-  EXPECT_THAT(hear(client.get()).text, HasSubstr("egress refused"));
+  const Heard heard = hear(client.get());
+  EXPECT_THAT(heard.text, HasSubstr("egress refused"));
+  EXPECT_EQ(heard.how, "end");
 }
 
 TEST_F(QuickFrontTest, SlowAndSilentClientsEndAtTheHeaderTime) {
@@ -356,7 +360,7 @@ TEST_F(QuickFrontTest, WhatTheProxyRefusesAndWhatFails) {
 
 // ---- dialer dies
 
-TEST_F(QuickFrontTest, ADialerThatDiesClosesWhatWaitsAndKeepsWhatIsForwarded) {
+TEST_F(FrontTest, ADialerThatDiesClosesWhatWaitsAndKeepsWhatIsForwarded) {
   route(Verdict::kAny);
   UniqueFd live = bed.connect();
   UniqueFd far = server.accept_one();
@@ -388,7 +392,7 @@ TEST_F(QuickFrontTest, ADialerThatDiesClosesWhatWaitsAndKeepsWhatIsForwarded) {
   EXPECT_EQ(bed.dialer().reports(1).size(), 1u);
 }
 
-TEST_F(QuickFrontTest, ADialerThatIsReplacedOrBreaksTheProtocolIsTheSame) {
+TEST_F(FrontTest, ADialerThatIsReplacedOrBreaksTheProtocolIsTheSame) {
   bed.dialer().rule(bed.transparent(), {.name = "a.test", .mute = true});
   UniqueFd waits = bed.connect();
   ASSERT_EQ(bed.dialer().asks(1).size(), 1u);

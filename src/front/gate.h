@@ -86,7 +86,7 @@ class Gate {
   std::uint64_t stream_size() const { return stream_; }
   std::size_t memory() const { return input_.capacity() + text_.capacity(); }
   egress::Why why() const { return why_; }
-  // dialer has not heard how it went.
+  // dialer was asked, and does not know how it went on.
   bool to_report() const { return asked_ && !judged_by_dialer_; }
   // What dialer is told of it: destination, what was seen; not id, bytes and time.
   egress::Request report() const;
