@@ -135,8 +135,9 @@ TEST_F(ProgramsTest, DoctorSaysHowFarAFilteredNetworkCame) {
              "/libexec/temenos/temenos-netsetup && chmod -R a+rX " + prefix);
   const Variables env{{"TEMENOS_RUNSC", "/none"}};  // no box is tried
   Program text(host_, {prefix + "/bin/temenos", "doctor"}, env);
-  EXPECT_THAT(text.finish().out,
-              HasSubstr("--   network      no filtered network: no TPROXY here: sudo modprobe x\n"));
+  EXPECT_THAT(
+      text.finish().out,
+      HasSubstr("--   network      no filtered network: no TPROXY here: sudo modprobe x\n"));
   Program program(host_, {prefix + "/bin/temenos", "doctor", "--json"}, env);
   const auto json = parse_json(program.finish().out, {});
   ASSERT_TRUE(json);
