@@ -119,8 +119,10 @@ Result<void> Ruleset::close_everything(const Plan& plan) {
              "the kernel needs nf_tables: sudo modprobe -a nf_tables nft_reject_inet");
 }
 
-Result<void> Ruleset::lead_to_listeners(const Plan& plan) {
-  return run(filled_in(kLead, plan), "the rules of nft that lead to the proxy",
+// In one transaction: each costs a wait of the kernel's.
+Result<void> Ruleset::load(const Plan& plan) {
+  return run(filled_in(std::string(kClosed) + kLead, plan),
+             "the rules of nft that lead to the proxy",
              "the kernel needs TPROXY: sudo modprobe nft_tproxy");
 }
 

@@ -87,9 +87,12 @@ SetUp set_up(const Plan& plan) {
     // The rules before the way is open.
     step = Step::kNft;
     Ruleset rules = TRY(Ruleset::open());
-    TRY(rules.close_everything(plan));
-    step = Step::kTproxy;
-    TRY(rules.lead_to_listeners(plan));
+    auto loaded = rules.load(plan);
+    if (!loaded) {
+      TRY(rules.close_everything(plan));
+      step = Step::kTproxy;
+      return loaded;
+    }
     step = Step::kListeners;
     out.listeners = TRY(make_listeners(plan));
     step = Step::kLinks;
