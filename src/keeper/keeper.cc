@@ -444,6 +444,7 @@ void Keeper::end(const Message& last) {
     helper_.wait();
   }
   session_.wait();
+  listeners_ = {};  // the last of the router
   limits_.end();
   if (!launch_.spec.durable) (void)remove_box(launch_.data_dir.get(), plan_);
   if (launch_.spec.durable) log_end(last);

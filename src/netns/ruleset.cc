@@ -44,6 +44,8 @@ std::string filled_in(std::string text, const Plan& plan) {
 // multicast. The questions for the router's hardware address only in the one form that they have:
 // each other sender would be an entry in a table that all namespaces of the host share.
 //
+// `output`: answers. The kernel's own reports of multicast groups are of no use to anybody.
+//
 // `prerouting`: what no rule before it takes is refused, by an answer, so that clients fall back at
 // once. `lead` is filled later.
 constexpr char kClosed[] = R"(
@@ -84,7 +86,10 @@ table inet temenos {
   }
   chain output {
     type filter hook output priority filter; policy drop;
-    oif "$LINK" accept
+    oif != "$LINK" drop
+    meta l4proto { tcp, udp } accept
+    icmp type destination-unreachable accept
+    icmpv6 type { destination-unreachable, nd-neighbor-advert } accept
   }
 }
 )";
