@@ -19,7 +19,7 @@ namespace {
 
 using netns::Step;
 
-constexpr int kTimeoutMs = 10'000;
+constexpr int kTimeoutMs = 20'000;
 constexpr int kNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET;
 
 // In the child: as helper does it for a box.

@@ -16,7 +16,7 @@
 namespace temenos::keeper {
 namespace {
 
-constexpr int kTimeoutMs = 10'000;
+constexpr int kTimeoutMs = 20'000;
 
 }  // namespace
 
