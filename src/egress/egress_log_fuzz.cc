@@ -17,8 +17,10 @@ void require(bool holds) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace temenos::egress;
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const std::size_t half = size == 0 ? 0 : data[0] % size;
+  // The first byte says how much of the rest is in the first file.
+  const std::string_view text(reinterpret_cast<const char*>(data) + (size != 0),
+                              size - (size != 0));
+  const std::size_t half = size == 0 ? 0 : data[0] * text.size() / 255;
   const LogText out = read_log(text.substr(0, half), text.substr(half), kMaxRecords);
   require(out.records.size() <= kMaxRecords);
   require(out.totals.size() <= kMaxLogHosts + 1);
