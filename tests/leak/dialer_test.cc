@@ -85,7 +85,7 @@ class Box {
     const int fds[] = {pair->second.get(), log_[0].get(), log_[1].get(), names_.get()};
     // In a user namespace its root is nobody of the host, and dialer is started as an ordinary
     // user starts it, in a namespace below.
-    const bool real_root = shell("test $(awk '{print $3}' /proc/self/uid_map) -gt 65536");
+    const bool real_root = is_real_root();
     auto started = sys::start_in_namespaces(0, [&] {
       (void)sys::die_with_parent();
       if (!real_root) {
@@ -104,6 +104,10 @@ class Box {
     control_ = std::move(pair->first);
     pair->second.reset();
     return expect(ControlType::kJailed) && new_front() && give_resolver();
+  }
+  // Not only of a user namespace.
+  static bool is_real_root() {
+    return shell("test $(awk '{print $3}' /proc/self/uid_map) -gt 65536");
   }
   void stop() {
     if (!dialer_) return;
@@ -237,6 +241,7 @@ class Box {
     }
     return read_log(texts[0], texts[1]);
   }
+  // Only the host's root can look at them: dialer forbids its inspection. Else -1.
   int descriptors() const {
     const UniqueFd dir(open(("/proc/" + std::to_string(dialer_.pid()) + "/fd").c_str(),
                             O_RDONLY | O_DIRECTORY | O_CLOEXEC));
