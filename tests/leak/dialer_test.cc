@@ -73,8 +73,6 @@ class Box {
       log.reset(memfd_create("log", MFD_CLOEXEC));
       ok_ = ok_ && fcntl(log.get(), F_SETFL, O_APPEND) == 0;
     }
-    // A root's dialer becomes another user, who has to be able to write them.
-    for (const int fd : {names_.get(), log_[0].get(), log_[1].get()}) (void)fchmod(fd, 0666);
   }
   ~Box() { stop(); }
 
@@ -496,7 +494,7 @@ TEST(Dialer, AnOwnedFrontReachesNothingElse) {
                  "tls example.com");
     found.require(
         "descriptors: " + std::to_string(before) + ", then " + std::to_string(box.descriptors()),
-        before > 0 && box.descriptors() <= before + 4);
+        (before > 0 || !Box::is_real_root()) && box.descriptors() <= before + 4);
     found.only(internet, kMayBeReached);
     return found.text();
   });
