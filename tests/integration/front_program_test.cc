@@ -228,8 +228,8 @@ TEST_F(FrontProgram, AThousandIdleConnectionsAreSmall) {
   RecordProperty("pss_kib_1000_connections", static_cast<int>(many));
   std::printf("PSS %ld KiB, with 1,000 idle connections %ld KiB\n", alone, many);
 #if !defined(__has_feature) || !__has_feature(address_sanitizer)
-  EXPECT_LT(alone, 4'096);
-  EXPECT_LT(many - alone, 4'096);
+  EXPECT_LT(alone, 2'048);
+  EXPECT_LT(many - alone, 2'048);
 #endif
 }
 
