@@ -11,15 +11,16 @@
 #include <functional>
 #include <thread>
 
-#include "front/test_sockets.h"
+#include "testing/tcp.h"
 
 namespace temenos::front {
 namespace {
 
 using namespace std::chrono_literals;
+using namespace temenos::testing;
 
 // A relay between two TCP connections, driven by the same events that the loop gives it.
-class RelayTest : public testing::Test {
+class RelayTest : public ::testing::Test {
  protected:
   RelayTest() : relay_(pipes_) {
     auto [client, near] = tcp_pair();

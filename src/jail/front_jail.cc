@@ -45,23 +45,23 @@ std::vector<Rule> rules() {
   return out;
 }
 
-Result<void> allow_descriptors(unsigned most) {
+Result<unsigned> allow_descriptors(unsigned most) {
   rlimit limits{};
   if (getrlimit(RLIMIT_NOFILE, &limits) != 0) return fail_errno(errno, "getrlimit");
   limits.rlim_cur = limits.rlim_max = std::min<rlim_t>(limits.rlim_max, most);
   if (setrlimit(RLIMIT_NOFILE, &limits) != 0) return fail_errno(errno, "setrlimit");
-  return {};
+  return static_cast<unsigned>(limits.rlim_cur);
 }
 
 }  // namespace
 
-Result<void> enter_front_jail(unsigned max_fds) {
+Result<unsigned> enter_front_jail(unsigned max_fds) {
   TRY(become_nobody_special());
   TRY(leave_the_host(CLONE_NEWNET));
-  TRY(allow_descriptors(max_fds));
+  const unsigned fds = TRY(allow_descriptors(max_fds));
   TRY(drop_rights({}));
   TRY(load_filter(SCMP_ACT_ERRNO(EPERM), SCMP_ACT_KILL_PROCESS, rules()));
-  return {};
+  return fds;
 }
 
 std::vector<JailProbe> probe_front_jail() {

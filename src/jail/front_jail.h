@@ -14,9 +14,9 @@
 
 namespace temenos::jail {
 
-// Locks the calling process down for good. It may then have as many descriptors as its hard limit
-// says, at most `max_fds`. Fails closed: on an error the caller exits.
-Result<void> enter_front_jail(unsigned max_fds);
+// Locks the calling process down for good. The result is how many descriptors it may have: its hard
+// limit, and at most `max_fds`. Fails closed: on an error the caller exits.
+Result<unsigned> enter_front_jail(unsigned max_fds);
 
 // What it must refuse, tried from inside. For tests and `temenos selftest`.
 std::vector<JailProbe> probe_front_jail();

@@ -14,7 +14,7 @@
 
 #include "base/unique_fd.h"
 
-namespace temenos::front {
+namespace temenos::testing {
 
 inline void must(bool condition) {
   if (!condition) std::abort();
@@ -105,4 +105,4 @@ inline Heard hear(int fd, std::size_t size = SIZE_MAX, int timeout_ms = 5000) {
   return out;
 }
 
-}  // namespace temenos::front
+}  // namespace temenos::testing

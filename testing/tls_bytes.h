@@ -1,0 +1,28 @@
+// A ClientHello for tests: what a library sends, as far as front looks at it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace temenos::testing {
+
+inline std::string number(std::size_t width, std::size_t value) {
+  std::string out;
+  for (std::size_t i = width; i > 0; --i) out += static_cast<char>(value >> 8 * (i - 1));
+  return out;
+}
+inline std::string sized(std::size_t width, std::string_view bytes) {
+  return number(width, bytes.size()) + std::string(bytes);
+}
+
+// With `name` as its server name, none if it is empty.
+inline std::string tls_hello(std::string_view name) {
+  std::string extensions = number(2, 43) + sized(2, sized(1, number(2, 0x0304)));
+  if (!name.empty()) extensions += number(2, 0) + sized(2, sized(2, number(1, 0) + sized(2, name)));
+  const std::string body = number(2, 0x0303) + std::string(32, 'r') +
+                           sized(1, std::string(32, 's')) + sized(2, number(2, 0x1301)) +
+                           sized(1, number(1, 0)) + sized(2, extensions);
+  return number(1, 22) + number(2, 0x0301) + sized(2, number(1, 1) + sized(3, body));
+}
+
+}  // namespace temenos::testing
