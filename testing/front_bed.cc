@@ -45,6 +45,22 @@ UniqueFd bound(const std::string& at, int type, std::uint16_t& port) {
   return fd;
 }
 
+// Any IPv6 address.
+UniqueFd bound_six(int type, std::uint16_t port) {
+  UniqueFd fd(socket(AF_INET6, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int one = 1;
+  must(setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
+  must(setsockopt(fd.get(), SOL_IPV6, IPV6_V6ONLY, &one, sizeof one) == 0);
+  const sockaddr_in6 own{.sin6_family = AF_INET6, .sin6_port = htons(port)};
+  must(bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) == 0);
+  if (type == SOCK_STREAM) {
+    must(listen(fd.get(), 4096) == 0);
+  } else {
+    must(setsockopt(fd.get(), SOL_IPV6, IPV6_RECVORIGDSTADDR, &one, sizeof one) == 0);
+  }
+  return fd;
+}
+
 UniqueFd connect_to(const std::string& at, std::uint16_t port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in to = address_at(at, port);
@@ -175,6 +191,10 @@ FrontBed::FrontBed(const Options& options) : at_(options.at) {
       bound(any, SOCK_STREAM, dns_tcp_port), UniqueFd()};
   unused = 0;
   listeners[5] = bound("127.0.0.1", SOCK_STREAM, unused);
+  if (options.six) {
+    listeners[0] = bound_six(SOCK_STREAM, options.port);
+    listeners[3] = bound_six(SOCK_DGRAM, 53);
+  }
   start(options, pair->second.get());
   pair->second.reset();
   if (!options.program.empty()) {

@@ -72,6 +72,7 @@ class FrontBed {
     std::string program;
     std::string at = "127.0.0.1";
     std::uint16_t port = 0;
+    bool six = false;  // the program's listener is an IPv6 one
   };
   FrontBed() : FrontBed(Options()) {}
   explicit FrontBed(const Options& options);

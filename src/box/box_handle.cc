@@ -75,9 +75,6 @@ Result<void> refuse_what_is_not_built(const Policy& policy) {
     const char* what;
     const char* hint;
   } const rows[] = {
-      {policy->network == NetworkMode::kFiltered,
-       "the network mode 'filtered' (the default) is not built yet",
-       "say --no-net for a box without a network"},
       {policy->network == NetworkMode::kNat, "the network mode 'nat' is not built yet",
        "say --no-net for a box without a network"},
       {policy->enforcement == Enforcement::kCooperative, "cooperative enforcement is not built yet",

@@ -12,6 +12,7 @@
 #include "box/box_handle.h"
 #include "box/limit_plan.h"
 #include "box/limits_probe.h"
+#include "box/network_probe.h"
 #include "box/platform_trial.h"
 #include "cli/command.h"
 #include "codec/json.h"
@@ -88,6 +89,7 @@ struct Diagnosis {
   box::LimitTrials limits;
   box::HostProbe probe;
   UserNamespace userns;
+  box::NetworkTrial network;
   std::string chosen;  // platform, empty when none works
   bool ok() const { return !chosen.empty(); }
 };
@@ -98,6 +100,7 @@ Result<Diagnosis> diagnose() {
   box::sweep(dirs);
   out.userns = check_user_namespace();
   out.limits = TRY(box::try_limits(dirs));
+  out.network = box::try_network(dirs);
   auto probe = box::probe_runsc(dirs);
   if (!probe) {
     out.runsc_error = probe.error().to_string();
@@ -112,7 +115,11 @@ Result<Diagnosis> diagnose() {
   return out;
 }
 
-constexpr char kNetworkWhy[] = "filtered and nat are not built yet; --no-net and --net host work";
+json::object network_to_json(const box::NetworkTrial& trial) {
+  return {{"netns", trial.netns},   {"nft", trial.nft},
+          {"tproxy", trial.tproxy}, {"mode", trial.enforced ? "enforced" : "none"},
+          {"why", trial.why},       {"fix", trial.fix}};
+}
 
 json::object limits_to_json(const box::LimitTrials& trials) {
   const auto best = cgroup::best_of(trials);
@@ -186,11 +193,7 @@ json::value to_json_value(const Diagnosis& d) {
       {"userns", json::object{{"ok", d.userns.ok},
                               {"id_map", d.userns.range ? "range" : "single"},
                               {"why", d.userns.why}}},
-      {"network", json::object{{"netns", d.userns.ok},
-                               {"nft", false},
-                               {"tproxy", false},
-                               {"mode", "none"},
-                               {"why", kNetworkWhy}}},
+      {"network", network_to_json(d.network)},
       {"limits", limits_to_json(d.limits)},
       // A box that started had its overlay; one that did not says why.
       {"overlay", json::object{{"ok", d.ok()}, {"why", box_why}}},
@@ -213,7 +216,9 @@ void print(const Diagnosis& d) {
             ? std::string("a box ran 50 processes") + (trial.name == d.chosen ? "  (chosen)" : "")
             : trial.why);
   }
-  printf("  ..   %-12s %s\n", "network", kNetworkWhy);
+  row(d.network.enforced, "network",
+      d.network.enforced ? "a filtered network is enforced: namespaces, nft, TPROXY"
+                         : "no filtered network: " + d.network.why + ": " + d.network.fix);
   print_limits(d.limits);
   for (const auto& tool : kTools) {
     const std::string path = find_tool(tool.name);

@@ -105,9 +105,10 @@ Log::Log(std::array<UniqueFd, 2> segments, const Limits& limits)
     : segments_(std::move(segments)), limits_(limits), tokens_(limits.burst) {
   struct stat st[2]{};
   for (std::size_t i = 0; i < 2; ++i) (void)fstat(segments_[i].get(), &st[i]);
-  const auto time = [&st](int i) { return std::pair(st[i].st_mtim.tv_sec, st[i].st_mtim.tv_nsec); };
-  if (st[0].st_size == 0 || (st[1].st_size != 0 && time(1) > time(0))) current_ = 1;
-  if (st[1].st_size == 0) current_ = 0;
+  // The older one is full. One that is empty has not had its turn.
+  const off_t first = st[0].st_size;
+  const off_t second = st[1].st_size;
+  if (second != 0 && (first == 0 || second < first)) current_ = 1;
   size_ = static_cast<std::size_t>(st[current_].st_size);
 }
 
@@ -178,13 +179,16 @@ bool Log::allowed_now(std::int64_t now) {
 }
 
 void Log::line(const LogRecord& record, std::int64_t now) {
-  count(record);
   if (!allowed_now(now)) {
+    count(record);
     dropped_ += record.count;
     return;
   }
   if (dropped_ != 0) say_dropped();
-  write_line(text_of(record));
+  const std::string text = text_of(record);
+  make_room(text.size());
+  count(record);
+  write_line(text);
 }
 
 void Log::say_dropped() {
@@ -204,8 +208,7 @@ void Log::count(const LogRecord& record) {
 }
 
 void Log::write_line(const std::string& text) {
-  if (size_ + text.size() > limits_.segment && !rotating_) rotate();
-  if (size_ == 0) begin_segment();
+  make_room(text.size());
   const int fd = segments_[static_cast<std::size_t>(current_)].get();
   ssize_t written;
   do {
@@ -222,6 +225,12 @@ void Log::write_line(const std::string& text) {
   }
 }
 
+void Log::make_room(std::size_t bytes) {
+  if (rotating_) return;
+  if (size_ + bytes > limits_.segment) rotate();
+  if (size_ == 0) begin_segment();
+}
+
 void Log::rotate() {
   current_ ^= 1;
   const auto at = static_cast<std::size_t>(current_);
@@ -235,7 +244,6 @@ void Log::rotate() {
 }
 
 void Log::begin_segment() {
-  if (rotating_) return;
   rotating_ = true;
   write_line(begun("segment") + "}\n");
   for (const auto& [host, totals] : emptied_) {

@@ -27,9 +27,7 @@ std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
 Result<void> text(ObjectReader& reader, std::string_view name, std::string& out) {
   const auto value = TRY(reader.optional_string(name));
   if (!value) return {};
-#ifndef TEMENOS_PLANT_LOG_READER
   if (value->size() > kMaxText) return fail(Code::kInvalidArgument, "too long");
-#endif
   out = *value;
   return {};
 }
@@ -67,7 +65,12 @@ Result<Line> parse_line(std::string_view bytes) {
     TRY(number(reader, name, *into));
   }
   TRY(reader.finish());
-  if (r.time.empty() || !kEvents.contains(r.event) || r.count == 0) {
+#ifdef TEMENOS_PLANT_LOG_READER
+  const bool counts = true;
+#else
+  const bool counts = r.count != 0;
+#endif
+  if (r.time.empty() || !kEvents.contains(r.event) || !counts) {
     return fail(Code::kInvalidArgument, "no line of the log");
   }
   return out;

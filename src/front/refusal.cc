@@ -1,5 +1,7 @@
 #include "front/refusal.h"
 
+#include "egress/plan.h"
+
 namespace temenos::front {
 namespace {
 
@@ -11,6 +13,12 @@ std::string at(std::string_view host, std::uint16_t port) {
   return out + ":" + std::to_string(port);
 }
 
+// The host's own loopback, as a box says it: the one special address that a rule opens.
+constexpr std::string_view kLoopback = "127.0.0.1";
+bool is_host_loopback(std::string_view host) {
+  return host == kLoopback || host == egress::kHostName;
+}
+
 // After "egress refused: HOST:PORT ".
 std::string reason(const Refused& refused) {
   switch (refused.why) {
@@ -19,6 +27,7 @@ std::string reason(const Refused& refused) {
     case Why::kUnknownAddress:
       return "is not an address that this box was given for a name";
     case Why::kSpecialAddress:
+      if (is_host_loopback(refused.host)) return "is not in the allowlist";
       return "is a special address (loopback, link-local, metadata), which nothing opens";
     case Why::kHostAddress:
       return "is an address of the host itself, which nothing opens";
@@ -56,13 +65,18 @@ std::string reason(const Refused& refused) {
 
 // What would allow it; empty where nothing does.
 std::string remedy(const Refused& refused) {
+  const bool is_loopback = is_host_loopback(refused.host);
+  const bool is_web = (refused.port == 443 || refused.port == 80) && !is_loopback;
   std::string rule;
   switch (refused.why) {
+    case Why::kSpecialAddress:
+      if (!is_loopback) return {};
+      [[fallthrough]];
     case Why::kNotAllowed:
-      rule = refused.port == 443 || refused.port == 80 ? std::string(refused.host)
-                                                       : at(refused.host, refused.port);
-      break;
     case Why::kPort:
+      rule = is_web ? std::string(refused.host)
+                    : at(is_loopback ? kLoopback : refused.host, refused.port);
+      break;
     case Why::kNotTls:
     case Why::kNotHttp:
       rule = at(refused.host, refused.port);

@@ -69,5 +69,18 @@ TEST(Oci, IsJsonWithHostileNamesKeptAsData) {
   EXPECT_EQ(parsed->at("process").at("env").as_array().size(), 0u);
 }
 
+TEST(Oci, TheNetworkNamespaceIsNamedOrTheSandboxHasItsOwn) {
+  for (const std::string path : {"", "/proc/self/ns/net"}) {
+    OciConfig config{"/rootfs", {"/init"}, "box", {}, 0, path};
+    std::string found;
+    const auto parsed = parse_json(oci_config_json(config));
+    ASSERT_TRUE(parsed);
+    for (const auto& ns : parsed->at("linux").at("namespaces").as_array()) {
+      if (ns.at("type").as_string() == "network") found = ns.at("path").as_string();
+    }
+    EXPECT_EQ(found, path);
+  }
+}
+
 }  // namespace
 }  // namespace temenos::gvisor

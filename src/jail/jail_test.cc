@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -148,7 +149,7 @@ class RunscFilter : public ::testing::Test {
     auto pair = sys::socket_pair(SOCK_SEQPACKET);
     const int there = pair->second.get();
     auto child = sys::start_in_namespaces(0, [&] {
-      auto listener = load_runsc_filter();
+      auto listener = load_runsc_filter(options_);
       if (!listener) return 100;
       const int fd = listener->get();
       if (!sys::send_with_fds(there, "l", {&fd, 1})) return 101;
@@ -171,6 +172,7 @@ class RunscFilter : public ::testing::Test {
       if (fds[1].revents != 0) return child->wait()->code;
     }
   }
+  FilterOptions options_;
   std::string path_;
   std::vector<Farewell> farewells_;
 };
@@ -243,6 +245,30 @@ int name_calls(const std::string& dir) {
 
 TEST_F(RunscFilter, RenamesAndUnlinksForTheCaller) {
   EXPECT_EQ(run(static_cast<dev_t>(-1), [&] { return name_calls(path_); }), 0);
+}
+
+// 0 when exactly these can be made, else the number of the first that is wrong, and 1.
+int families_are(std::initializer_list<int> allowed) {
+  for (int family = 0; family < 50; ++family) {
+    const bool listed = std::find(allowed.begin(), allowed.end(), family) != allowed.end();
+    const UniqueFd fd(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (listed ? !fd : fd || errno != EAFNOSUPPORT) return family + 1;
+  }
+  // What the kernel would take for AF_INET, or for a family of a later one.
+  for (const long odd : {AF_INET | 1L << 32, 64L, 1L << 31}) {
+    if (syscall(SYS_socket, odd, SOCK_DGRAM, 0) >= 0 || errno != EAFNOSUPPORT) return 100;
+  }
+  return 0;
+}
+
+TEST_F(RunscFilter, OnlySocketsOfTheListedFamilies) {
+  options_.socket_families = {AF_UNIX, AF_NETLINK};
+  EXPECT_EQ(run(0,
+                [] {
+                  const UniqueFd netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0));
+                  return netlink ? families_are({AF_UNIX, AF_NETLINK}) : 101;
+                }),
+            0);
 }
 
 TEST_F(RunscFilter, WhoLeavesByItselfSaysSoAndWhoIsKilledDoesNot) {

@@ -56,6 +56,22 @@ void add_rules_of_modes(std::vector<Rule>& out) {
   }
 }
 
+// The kernel reads an int.
+void add_rules_of_sockets(const std::vector<int>& families, std::vector<Rule>& out) {
+  constexpr std::uint64_t kInt = 0xffffffff;
+  constexpr std::uint64_t kKnown = 63;  // a mask; Linux has fewer families
+  constexpr std::uint32_t kNone = SCMP_ACT_ERRNO(EAFNOSUPPORT);
+  for (std::uint64_t family = 0; family <= kKnown; ++family) {
+    if (std::find(families.begin(), families.end(), static_cast<int>(family)) != families.end()) {
+      continue;
+    }
+    out.push_back(rule(kNone, SCMP_SYS(socket), masked(0, kInt, family)));
+  }
+  for (std::uint64_t bit = kKnown + 1; bit <= kInt; bit <<= 1) {
+    out.push_back(rule(kNone, SCMP_SYS(socket), masked(0, bit, bit)));
+  }
+}
+
 // The rules as data; everything that no rule names is allowed (gVisor's own filter is the narrow
 // one).
 const std::vector<Rule>& rules() {
@@ -286,6 +302,7 @@ Result<UniqueFd> load_runsc_filter(const FilterOptions& options) {
     all.push_back(
         rule(SCMP_ACT_ERRNO(EOPNOTSUPP), SCMP_SYS(fallocate), masked(1, FALLOC_FL_PUNCH_HOLE, 0)));
   }
+  if (!options.socket_families.empty()) add_rules_of_sockets(options.socket_families, all);
   return load_filter(SCMP_ACT_ALLOW, SCMP_ACT_ERRNO(ENOSYS), all);
 }
 

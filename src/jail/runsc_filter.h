@@ -16,6 +16,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/unique_fd.h"
 #include "temenos/error.h"
@@ -31,6 +32,9 @@ struct FilterOptions {
   // fallocate(2) may reserve space of a file system. It does so for any size in an instant, which
   // nobody who only watches what a box uses can be in time for.
   bool preallocates = true;
+  // The only ones of which socket(2) makes one; empty: all. Some families reach past a network
+  // namespace (AF_VSOCK), others are kernel code that runsc has no use for.
+  std::vector<int> socket_families;
 };
 // Sets no_new_privs and loads the filter into the calling process (which must have one thread, and
 // goes on to exec runsc). Returns the listener for answer_runsc().

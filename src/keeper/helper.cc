@@ -63,6 +63,20 @@ const char* network_word(NetworkMode network) {
   return "none";
 }
 
+// What runsc itself makes, for itself or its guest.
+std::vector<int> socket_families(NetworkMode network) {
+  switch (network) {
+    case NetworkMode::kHost:
+      return {AF_UNIX, AF_NETLINK, AF_INET, AF_INET6};
+    case NetworkMode::kFiltered:
+      return {AF_UNIX, AF_NETLINK, AF_PACKET};
+    case NetworkMode::kNone:
+    case NetworkMode::kNat:
+      break;
+  }
+  return {AF_UNIX};
+}
+
 // Nobody else writes in the box's own root, and still its file access is not "exclusive", unless
 // gVisor's overlay wants it: there each name of a hard-linked file has a size and a link count of
 // its own, and gpg takes no lock for ever.
@@ -121,7 +135,8 @@ Result<void> become_runsc(const HelperStart& start, int notify_socket) {
   if (dup2(null.get(), kHighFd) < 0) return fail_errno(errno, "dup2");
   TRY(limit_own_tasks(spec.limits.host_tasks));
   TRY(jail::drop_what_runsc_never_needs());
-  const UniqueFd listener = TRY(jail::load_runsc_filter({.preallocates = start.meter < 0}));
+  const UniqueFd listener = TRY(jail::load_runsc_filter(
+      {.preallocates = start.meter < 0, .socket_families = socket_families(spec.network)}));
   const int fd = listener.get();
   TRY(sys::send_with_fds(notify, "listener", {&fd, 1}));
   sigset_t none;

@@ -141,7 +141,11 @@ TEST(EtcParts, TheGeneratedOnesKnowTheBoxOnly) {
   EXPECT_EQ(passwd.rfind("root:x:0:0:root:/root:", 0), 0u);
   EXPECT_NE(passwd.find("\nuser:x:1000:1000:"), std::string::npos);
   EXPECT_TRUE(resolver);
-  for (const auto& file : generated_etc("inside", NetworkMode::kHost)) EXPECT_NE(file.name, "resolv.conf");
+  for (const auto& file : generated_etc("inside", NetworkMode::kFiltered)) {
+    if (file.name == "resolv.conf") EXPECT_EQ(file.content, "nameserver 198.18.0.1\n");
+  }
+  for (const auto& file : generated_etc("inside", NetworkMode::kHost))
+    EXPECT_NE(file.name, "resolv.conf");
 }
 
 }  // namespace

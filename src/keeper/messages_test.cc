@@ -63,5 +63,18 @@ TEST(Messages, OnlyAWholeOneIsTaken) {
   EXPECT_EQ(receive_message(pair->second.get()).error().code, Code::kBoxDied);
 }
 
+TEST(Messages, DescriptorsComeWhereTheyAreWanted) {
+  auto pair = sys::socket_pair(SOCK_SEQPACKET);
+  ASSERT_TRUE(pair);
+  Message message;
+  message.kind = Message::kNetwork;
+  const int fds[] = {pair->first.get(), pair->first.get()};
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(send_message(pair->first.get(), message, fds));
+  EXPECT_EQ(receive_message_with_fds(pair->second.get(), 2)->fds.size(), 2u);
+  // More than agreed, or any where none are: an error, and none of them stays open.
+  EXPECT_FALSE(receive_message_with_fds(pair->second.get(), 1));
+  EXPECT_FALSE(receive_message(pair->second.get()));
+}
+
 }  // namespace
 }  // namespace temenos::keeper

@@ -16,9 +16,10 @@
 namespace temenos::keeper {
 namespace {
 
-constexpr int kTimeoutMs = 10'000;
+constexpr int kTimeoutMs = 20'000;
 
-// In the child, after fork. Returns only on failure.
+}  // namespace
+
 int become_netsetup(int program, int socket) {
   // Twice, so that the target is not needed as a source any more.
   const int program_copy = fcntl(program, F_DUPFD_CLOEXEC, 10);
@@ -37,7 +38,11 @@ int become_netsetup(int program, int socket) {
   return errno;
 }
 
-}  // namespace
+Error no_netsetup(int err) {
+  return fail_errno(err, "cannot run temenos-netsetup",
+                    "it must be executable by everybody: run ./scripts/setup again")
+      .value();
+}
 
 NetworkStart::~NetworkStart() {
   process_.send(SIGKILL);
@@ -52,9 +57,7 @@ Result<void> NetworkStart::begin(int program) {
   if (pid == 0) {
     netns::Failure failure;
     const int err = become_netsetup(program, there.get());
-    failure.error = fail_errno(err, "cannot run temenos-netsetup",
-                               "it must be executable by everybody: run ./scripts/setup again")
-                        .value();
+    failure.error = no_netsetup(err);
     (void)netns::send_failure(netns::kAnswerFd, failure);
     _exit(125);
   }

@@ -7,6 +7,12 @@
 
 namespace temenos::keeper {
 
+// Becomes temenos-netsetup (`program`: O_PATH), which answers on `socket`; returns only on failure,
+// an errno. In a child after fork, as root of the user namespace that owns its network namespace.
+int become_netsetup(int program, int socket);
+// The error for such an errno.
+Error no_netsetup(int err);
+
 class NetworkStart {
  public:
   NetworkStart() = default;

@@ -34,6 +34,7 @@ constexpr Setting kOfBoth[] = {
 constexpr Setting kOfRouter[] = {
     {"ipv4/ip_forward", "0"},
     {"ipv6/conf/all/forwarding", "0"},
+    {"ipv4/conf/default/rp_filter", "1"},
     {"ipv4/conf/all/rp_filter", "1"},
     {"ipv4/conf/all/accept_source_route", "0"},
     {"ipv4/conf/all/accept_redirects", "0"},

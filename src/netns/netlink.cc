@@ -9,6 +9,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
+#include <poll.h>
 
 #include <cerrno>
 #include <utility>
@@ -18,6 +19,7 @@
 namespace temenos::netns {
 namespace {
 
+constexpr std::uint8_t kOperUp = 6;  // IF_OPER_UP of linux/if.h, which does not go with net/if.h
 constexpr char kMemory[] = "try again when the host has more memory free";
 
 struct Address {
@@ -35,6 +37,13 @@ Result<Address> parse(const std::string& text) {
   return out;
 }
 
+int look_at_attribute(const nlattr* attribute, void* up) {
+  if (mnl_attr_get_type(attribute) == IFLA_OPERSTATE) {
+    *static_cast<bool*>(up) = mnl_attr_get_u8(attribute) == kOperUp;
+  }
+  return MNL_CB_OK;
+}
+
 template <typename T>
 T* header(nlmsghdr* request) {
   return static_cast<T*>(mnl_nlmsg_put_extra_header(request, sizeof(T)));
@@ -48,11 +57,11 @@ void put_link(nlmsghdr* request, const Netlink::End& end, std::uint32_t mtu) {
 
 }  // namespace
 
-Result<Netlink> Netlink::open() {
+Result<Netlink> Netlink::open(unsigned groups) {
   mnl_socket* socket = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
   if (socket == nullptr) return fail_errno(errno, "opening a netlink socket");
   Netlink out(socket);
-  if (mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) != 0) {
+  if (mnl_socket_bind(socket, groups, MNL_SOCKET_AUTOPID) != 0) {
     return fail_errno(errno, "binding a netlink socket");
   }
   return out;
@@ -95,6 +104,33 @@ Result<void> Netlink::link_up(unsigned index) {
   link->ifi_flags = IFF_UP;
   link->ifi_change = IFF_UP;
   return ask(request, "setting a link up");
+}
+
+Result<void> Netlink::wait_until_up(unsigned index, int timeout_ms) {
+  struct Wanted {
+    unsigned index;
+    bool up = false;
+  } wanted{index};
+  const auto look = [](const nlmsghdr* news, void* data) {
+    auto* const link = static_cast<Wanted*>(data);
+    const auto* body = static_cast<const ifinfomsg*>(mnl_nlmsg_get_payload(news));
+    if (news->nlmsg_type != RTM_NEWLINK || body->ifi_index != static_cast<int>(link->index)) {
+      return MNL_CB_OK;
+    }
+    return mnl_attr_parse(news, sizeof *body, look_at_attribute, &link->up);
+  };
+  while (!wanted.up) {
+    pollfd fd{mnl_socket_get_fd(socket_), POLLIN, 0};
+    if (poll(&fd, 1, timeout_ms) == 0) {
+      return fail(Code::kTimedOut, "the link to the router does not come up", "try again");
+    }
+    const ssize_t size = mnl_socket_recvfrom(socket_, buffer_.data(), buffer_.size());
+    if (size < 0 ||
+        mnl_cb_run(buffer_.data(), static_cast<std::size_t>(size), 0, 0, look, &wanted) < 0) {
+      return fail_errno(errno, "waiting for the link to the router", kMemory);
+    }
+  }
+  return {};
 }
 
 Result<void> Netlink::make_pair(const End& here, const End& there, std::uint32_t mtu,

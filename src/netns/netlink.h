@@ -25,12 +25,16 @@ class Netlink {
     const Mac& mac;
   };
 
-  static Result<Netlink> open();
+  // `groups`: of what it hears beside answers (RTMGRP_LINK); such a one only waits.
+  static Result<Netlink> open(unsigned groups = 0);
   Netlink(Netlink&& other) noexcept;
   Netlink& operator=(Netlink&&) = delete;
   ~Netlink();
 
   Result<void> link_up(unsigned index);
+  // An open()ed one of RTMGRP_LINK: until the link does send. What goes out between "up" and that
+  // is lost, and the kernel gets there in its own time.
+  Result<void> wait_until_up(unsigned index, int timeout_ms);
   // A veth pair, both ends down: `here` in the socket's namespace, `there` in that of `there_ns`.
   Result<void> make_pair(const End& here, const End& there, std::uint32_t mtu, int there_ns);
   // IPv6 ones are used at once, without the search for a second owner.

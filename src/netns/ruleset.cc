@@ -44,6 +44,8 @@ std::string filled_in(std::string text, const Plan& plan) {
 // multicast. The questions for the router's hardware address only in the one form that they have:
 // each other sender would be an entry in a table that all namespaces of the host share.
 //
+// `output`: answers. The kernel's own reports of multicast groups are of no use to anybody.
+//
 // `prerouting`: what no rule before it takes is refused, by an answer, so that clients fall back at
 // once. `lead` is filled later.
 constexpr char kClosed[] = R"(
@@ -84,7 +86,10 @@ table inet temenos {
   }
   chain output {
     type filter hook output priority filter; policy drop;
-    oif "$LINK" accept
+    oif != "$LINK" drop
+    meta l4proto { tcp, udp } accept
+    icmp type destination-unreachable accept
+    icmpv6 type { destination-unreachable, nd-neighbor-advert } accept
   }
 }
 )";
@@ -119,8 +124,10 @@ Result<void> Ruleset::close_everything(const Plan& plan) {
              "the kernel needs nf_tables: sudo modprobe -a nf_tables nft_reject_inet");
 }
 
-Result<void> Ruleset::lead_to_listeners(const Plan& plan) {
-  return run(filled_in(kLead, plan), "the rules of nft that lead to the proxy",
+// In one transaction: each costs a wait of the kernel's.
+Result<void> Ruleset::load(const Plan& plan) {
+  return run(filled_in(std::string(kClosed) + kLead, plan),
+             "the rules of nft that lead to the proxy",
              "the kernel needs TPROXY: sudo modprobe nft_tproxy");
 }
 

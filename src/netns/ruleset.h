@@ -15,10 +15,11 @@ namespace temenos::netns {
 class Ruleset {
  public:
   static Result<Ruleset> open();
-  // Nothing comes in but what the box may send, nothing is forwarded, all of it is refused.
+  // All rules, or none: nothing comes in but what the box may send, nothing is forwarded, TCP and
+  // DNS go to the listeners, the rest is refused.
+  Result<void> load(const Plan& plan);
+  // Those without the listeners, to find out why load() failed.
   Result<void> close_everything(const Plan& plan);
-  // TCP and DNS go to the listeners.
-  Result<void> lead_to_listeners(const Plan& plan);
 
  private:
   struct Free {

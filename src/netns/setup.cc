@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -17,6 +18,8 @@
 
 namespace temenos::netns {
 namespace {
+
+constexpr int kTimeoutMs = 5'000;
 
 Result<void> make_links(Netlink& router, Netlink& box, const Plan& plan, int box_ns) {
   TRY(router.link_up(1));
@@ -42,13 +45,14 @@ Result<void> make_links(Netlink& router, Netlink& box, const Plan& plan, int box
 }
 
 Result<void> open_the_way(Netlink& router, Netlink& box, const Plan& plan) {
+  Netlink ear = TRY(Netlink::open(RTMGRP_LINK));
   TRY(router.link_up(kLinkIndex));
-  TRY(box.link_up(kLinkIndex));
+  TRY(box.link_up(kLinkIndex));  // this one sends at once, since its other end is up
   // A route needs its link up.
   for (const auto& address : {plan.router4, plan.router6}) {
     TRY(box.add_default_route(kLinkIndex, address));
   }
-  return {};
+  return ear.wait_until_up(kLinkIndex, kTimeoutMs);
 }
 
 // Run by mistake in a namespace that is in use, the host's above all, it must change nothing.
@@ -87,9 +91,12 @@ SetUp set_up(const Plan& plan) {
     // The rules before the way is open.
     step = Step::kNft;
     Ruleset rules = TRY(Ruleset::open());
-    TRY(rules.close_everything(plan));
-    step = Step::kTproxy;
-    TRY(rules.lead_to_listeners(plan));
+    auto loaded = rules.load(plan);
+    if (!loaded) {
+      TRY(rules.close_everything(plan));
+      step = Step::kTproxy;
+      return loaded;
+    }
     step = Step::kListeners;
     out.listeners = TRY(make_listeners(plan));
     step = Step::kLinks;

@@ -246,7 +246,8 @@ Result<Received> receive_with_fds(int socket, std::size_t max_bytes, std::size_t
   message.msg_iov = &iov;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  // Not the space, which is rounded up: that has room for one more of an odd number.
+  message.msg_controllen = CMSG_LEN(max_fds * sizeof(int));
   ssize_t n;
   do {
     n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);

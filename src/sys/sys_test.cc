@@ -166,5 +166,19 @@ TEST(Sockets, DescriptorsTravelAndAreCloseOnExec) {
   EXPECT_TRUE(receive_with_fds(pair->second.get(), 64, 4)->bytes.empty());
 }
 
+TEST(Sockets, NoMoreDescriptorsThanAgreed) {
+  auto pair = socket_pair(SOCK_SEQPACKET);
+  ASSERT_TRUE(pair);
+  const auto file = sealed_memory("travel", "content");
+  const std::vector<int> fds(8, file->get());
+  for (std::size_t most = 0; most < 7; ++most) {
+    for (const std::size_t sent : {most, most + 1}) {
+      ASSERT_TRUE(send_with_fds(pair->first.get(), "msg", {fds.data(), sent}));
+      const auto received = receive_with_fds(pair->second.get(), 64, most);
+      EXPECT_EQ(received.has_value(), sent == most) << sent << " of " << most;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace temenos::sys

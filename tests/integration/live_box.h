@@ -1,4 +1,4 @@
-// A box of the library in the test's own process, without a network or a project.
+// A box of the library in the test's own process, without a project and, by default, a network.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,6 +34,7 @@ class LiveBoxTest : public IntegrationTest, public ::testing::WithParamInterface
     IntegrationTest::TearDown();
   }
 
+  virtual NetworkMode network() const { return NetworkMode::kNone; }
   SessionClient& session() { return box_->session(); }
   ExecRequest command(std::vector<std::string> argv) const {
     ExecRequest request;
@@ -58,7 +59,7 @@ class LiveBoxTest : public IntegrationTest, public ::testing::WithParamInterface
     if (!dirs) return tl::make_unexpected(dirs.error());
     const auto probe = box::probe_runsc(*dirs);
     if (!probe) return tl::make_unexpected(probe.error());
-    const auto policy = Policy::Builder().network(NetworkMode::kNone).build();
+    const auto policy = Policy::Builder().network(network()).build();
     box::StartOptions options;
     options.runsc = probe->runsc.path;
     options.platform = GetParam();

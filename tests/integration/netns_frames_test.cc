@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -88,7 +89,12 @@ void expect_silence(const std::vector<std::string>& forged) {
   for (const bool four : {true, false}) {
     wire.send(honest_syn(four, ++port));
     const auto first = wire.receive();
-    must(is_answer_to(first, four, port), "a forged frame was answered");
+    if (!is_answer_to(first, four, port)) {
+      for (const char byte : first.substr(0, 80)) {
+        fprintf(stderr, "%02x", static_cast<unsigned char>(byte));
+      }
+      must(false, " was the answer to a forged frame");
+    }
   }
 }
 

@@ -189,6 +189,7 @@ TEST_F(NetnsTest, DnsToAnyResolverReachesTheListenerAndIsAnsweredFromThere) {
 
 TEST_F(NetnsTest, OtherUdpIsRefusedAtOnceHoweverOften) {
   in(Place::kBox, [] {
+    int slow = 0;
     for (const std::string host : {"1.1.1.1", kRouter4, "2606:4700::1111", kRouter6}) {
       for (unsigned port = 400; port < 600; ++port) {
         const UniqueFd fd = connected(host, port, SOCK_DGRAM);
@@ -197,9 +198,11 @@ TEST_F(NetnsTest, OtherUdpIsRefusedAtOnceHoweverOften) {
         char byte;
         must(readable(fd.get()) && recv(fd.get(), &byte, 1, 0) < 0 && errno == ECONNREFUSED,
              "not refused: " + host + " " + std::to_string(port));
-        must(Clock::now() - begin < std::chrono::milliseconds(100), "not at once");
+        slow += Clock::now() - begin > std::chrono::milliseconds(100) ? 1 : 0;
       }
     }
+    // A busy machine may be slow now and then; a kernel that counts refusals refuses six at once.
+    must(slow < 40, std::to_string(slow) + " of 800 were not refused at once");
     return 0;
   });
 }
@@ -344,6 +347,30 @@ TEST_F(NetnsTest, ItIsMadeOnceInANewNamespaceOnly) {
   });
   EXPECT_TRUE(accepted(listeners_[0]));
   expect_well(std::move(client));
+}
+
+// It is there as long as somebody can serve it.
+TEST_F(NetnsTest, TheRouterAndTheLinkGoWithTheLastListener) {
+  auto [here, there] = *sys::socket_pair(SOCK_SEQPACKET);
+  const int control = there.get();
+  auto box = go(Place::kBox, [this, control] {
+    for (auto& listener : listeners_) listener.reset();  // of this copy of the test
+    const UniqueFd ear(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+    sockaddr_nl links{};
+    links.nl_family = AF_NETLINK;
+    links.nl_groups = RTMGRP_LINK;
+    must(bind(ear.get(), reinterpret_cast<sockaddr*>(&links), sizeof links) == 0, "listening");
+    must(if_nametoindex("eth0") == netns::kLinkIndex, "there is no link");
+    must(sys::send_with_fds(control, "ready", {}).has_value(), "saying so");
+    while (if_nametoindex("eth0") != 0) {
+      char news[8192];
+      must(readable(ear.get()) && recv(ear.get(), news, sizeof news, 0) > 0, "it stays");
+    }
+    return 0;
+  });
+  ASSERT_TRUE(sys::receive_with_fds(here.get(), 8, 0));
+  for (auto& listener : listeners_) listener.reset();
+  expect_well(std::move(box));
 }
 
 TEST_F(NetnsTest, WhatCannotBeMadeIsSaidWithWhatToDo) {
