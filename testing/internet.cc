@@ -200,7 +200,8 @@ void TestInternet::forget() const { recorder_->forget(); }
 
 void TestInternet::ip(const std::string& args) const { must_be_silent("ip", "ip " + args); }
 
-TestInternet::Server TestInternet::start(const UniqueFd& net, const std::vector<std::string>& argv) const {
+TestInternet::Server TestInternet::start(const UniqueFd& net,
+                                         const std::vector<std::string>& argv) const {
   int in[2];
   int out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) fatal("pipe");
@@ -231,7 +232,7 @@ TestInternet::Server TestInternet::start(const UniqueFd& net, const std::vector<
 }
 
 void TestInternet::start_and_see(const UniqueFd& net, const std::vector<std::string>& argv,
-                             const std::string& word) {
+                                 const std::string& word) {
   servers_.push_back(start(net, argv));
   std::string said;
   while (said.find(word) == std::string::npos) {
