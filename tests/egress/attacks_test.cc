@@ -85,9 +85,11 @@ TEST_P(AttacksTest, QuestionsToAnyResolver) {
     EXPECT_EQ(entry.find("exfil"), std::string::npos) << "looked up on the host: " << entry;
   }
   // Whoever asks is answered at once, whatever it is: clients must not wait for what never comes.
-  int silent = 0;
-  for (const auto& one : all) silent += one.attacker == "root" && one.outcome == "silence" ? 1 : 0;
-  EXPECT_LE(silent, 20) << "no answer, of " << all.size() / 4 << " questions";
+  for (const auto& one : all) {
+    const bool question = !one.what.ends_with("an update") && !one.what.ends_with("no question") &&
+                          !one.what.ends_with("not DNS");
+    if (question) EXPECT_NE(one.outcome, "silence") << one.attacker << ": " << one.what;
+  }
   expect_only(web_of_allowed());
 }
 
@@ -206,6 +208,7 @@ TEST_P(AttacksTest, AnAddressThatTheHostGetsLater) {
                              "; echo; echo before; read line; " +
                              guest_script("names later.world.site:8080 45.46.2.10:8080"),
                          with_guest());
+  words.insert(words.begin() + 1, "-i");
   auto program = start(words);
   ASSERT_TRUE(program.wait_for("\nbefore\n")) << program.output();
   internet().ip("addr add 45.46.2.9/32 dev up0");

@@ -470,7 +470,7 @@ TEST_P(ClientsTest, NamesAreTheHosts) {
   expect_reached(t["slow"], "reached 45.46.1.4:2525");
   expect_reached(t["block"], "reached 45.46.7.7:8080");
   expect_reached(t["proxy"], "reached 45.46.7.8:8080");
-  EXPECT_THAT(t["nobody"].text, Not(HasSubstr("reached")));
+  EXPECT_THAT(t["nobody"].text, Not(HasSubstr("reached 45")));
   for (const char* name : {"no.apex", "no.block", "no.port"}) {
     EXPECT_THAT(t[name].text, Not(HasSubstr("reached"))) << name;
     EXPECT_TRUE(quick(t[name], t["block"]));

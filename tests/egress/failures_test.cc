@@ -25,12 +25,14 @@ class Told {
 
   // What it printed.
   std::string ask(const std::string& line) {
+    if (is_mute_) return "";
     const std::string all = line + "; echo; echo done" + std::to_string(++count_) + ".\n";
     const std::size_t from = program_->output().size();
     const std::string end = "\ndone" + std::to_string(count_) + ".\n";
     if (write(program_->in(), all.data(), all.size()) != static_cast<ssize_t>(all.size()) ||
         !program_->wait_for(end)) {
       ADD_FAILURE() << "no answer to " << line << ": " << program_->output();
+      is_mute_ = true;
       return "";
     }
     return program_->output().substr(from, program_->output().size() - from - end.size());
@@ -40,10 +42,12 @@ class Told {
     return program_->finish(patience(60));
   }
   pid_t pid() const { return program_->pid(); }
+  bool is_mute() const { return is_mute_; }
 
  private:
   std::unique_ptr<Program> program_;
   int count_ = 0;
+  bool is_mute_ = false;  // once it has not answered
 };
 
 // Of the keeper `parent`: its child of that name, 0 when there is none now.
@@ -86,7 +90,8 @@ class FailuresTest : public EgressTest {
   static ::testing::AssertionResult soon(Told& box, const std::string& line,
                                          const std::string& words) {
     std::string answer;
-    for (const auto end = Clock::now() + std::chrono::seconds(patience(30)); Clock::now() < end;) {
+    const auto end = Clock::now() + std::chrono::seconds(patience(30));
+    while (Clock::now() < end && !box.is_mute()) {
       answer = box.ask(line);
       if (answer.find(words) != std::string::npos) return ::testing::AssertionSuccess();
     }
@@ -188,7 +193,7 @@ TEST_P(FailuresTest, ASlowInternetIsWaitedForAndNoLonger) {
     wait)sh");
   for (const char* name : {"black.proxy", "black.direct", "black.tcp", "dead", "nobody"}) {
     SCOPED_TRACE(name);
-    EXPECT_THAT(t[name].text, Not(HasSubstr("reached")));
+    EXPECT_THAT(t[name].text, Not(HasSubstr("reached 45")));
     EXPECT_NE(t[name].status, 124) << "it hung";
     EXPECT_LT(t[name].ms, 1000 * (25 + patience(1)));
   }
