@@ -16,6 +16,7 @@ inline constexpr int kBoxPrefix4 = 30;
 inline constexpr std::string_view kRouter4 = "198.18.0.1";  // gateway, name server, proxy
 inline constexpr std::string_view kBox4 = "198.18.0.2";
 inline constexpr int kBoxPrefix6 = 126;  // names are not on the link: nobody would answer there
+inline constexpr int kBoxRange6 = 64;    // all addresses of a box, those of its names too
 inline constexpr std::string_view kRouter6 = "fd74:656d:656e:6f73::1";
 inline constexpr std::string_view kBox6 = "fd74:656d:656e:6f73::2";
 inline constexpr std::uint16_t kProxyPort = 3128;

@@ -50,7 +50,7 @@ bool is_boxes_own(const AddressBlock& address) {
   static const AddressBlock range4 = *parse_block("198.18.0.0/15").block;
   static const AddressBlock range6 = [] {
     AddressBlock out = *parse_address(kRouter6);
-    out.prefix = kBoxPrefix6;
+    out.prefix = kBoxRange6;
     for (std::size_t i = 8; i < out.bytes.size(); ++i) out.bytes[i] = 0;
     return out;
   }();

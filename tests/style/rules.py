@@ -277,7 +277,7 @@ def packages(tree):
     for number, line in enumerate(tree.text(listing).split('\n'), 1):
         if line and not line.startswith('#'):
             fields = line.split(None, 2)
-            if len(fields) != 3 or fields[0] not in ('build', 'run', 'test', 'vm', 'guest'):
+            if len(fields) != 3 or fields[0] not in ('build', 'run', 'test', 'serve', 'vm', 'guest'):
                 yield listing, number, 'not GROUP PACKAGE REASON'
             else:
                 wanted[fields[1]] = number

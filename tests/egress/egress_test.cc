@@ -1,0 +1,165 @@
+#include "tests/egress/egress_test.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+
+namespace temenos::testing {
+namespace {
+
+constexpr char kTestUser[] = "temenos-test";
+constexpr int kSlowness = 20;
+
+// A line for each `try`: NAME STATUS MS TEXT, with tabs between.
+constexpr char kShell[] = R"sh(
+try() {
+  local name=$1 begin end text status; shift
+  begin=$(date +%s%N)
+  text=$(timeout 30 "$@" 2>&1 </dev/null); status=$?
+  end=$(date +%s%N)
+  printf '%s\t%s\t%s\t%s\n' "$name" $status $(((end - begin) / 1000000)) \
+    "$(printf %s "$text" | tr '\n\t\r\0' '    ')"
+}
+direct="env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY -u all_proxy -u ALL_PROXY"
+)sh";
+
+bool is_slow() {
+  const char* slow = std::getenv("TEMENOS_SLOW");
+  return slow != nullptr && *slow != '\0' && *slow != '0';
+}
+
+const passwd* test_user() { return getpwnam(kTestUser); }
+
+}  // namespace
+
+void PrintTo(Who who, std::ostream* out) { *out << (who == Who::kRoot ? "root" : "user"); }
+
+void PrintTo(const Tried& tried, std::ostream* out) {
+  *out << "status " << tried.status << " after " << tried.ms << " ms: " << tried.text;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Who>& info) {
+  return info.param == Who::kRoot ? "root" : "user";
+}
+
+int patience(int seconds) { return is_slow() ? seconds * kSlowness : seconds; }
+
+int part_of(int usual) {
+  const char* percent = std::getenv("TEMENOS_CRASH_PERCENT");
+  return percent == nullptr ? usual : std::max(1, usual * std::atoi(percent) / 100);
+}
+
+::testing::AssertionResult quick(const Tried& refused, const Tried& allowed) {
+  const long limit = allowed.ms + patience(1) * 1000L;
+  if (refused.ms <= limit) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure()
+         << "refused after " << refused.ms << " ms, allowed after " << allowed.ms;
+}
+
+void EgressTest::SetUp() {
+  if (const auto why = Internet::lacking(); !why.empty()) GTEST_SKIP() << why;
+  if (GetParam() == Who::kUser) {
+    const char* stage = std::getenv("TEMENOS_STAGE");
+    if (stage == nullptr || test_user() == nullptr) {
+      GTEST_SKIP() << "no account " << kTestUser << " with programs in TEMENOS_STAGE";
+    }
+    stage_ = stage;
+  }
+  host_.emplace();
+  internet_.emplace(*host_);
+  before_.emplace(*host_);
+  if (GetParam() == Who::kUser) {
+    const auto* user = test_user();
+    for (const char* name : {"home", "empty"}) {
+      ASSERT_EQ(chown(host_->dir(name).c_str(), user->pw_uid, user->pw_gid), 0);
+    }
+    // The cache of its other tests.
+    const std::string cache = "/var/tmp/temenos-test-cache-" + std::to_string(user->pw_uid);
+    if (mkdir(cache.c_str(), 0700) == 0) {
+      ASSERT_EQ(chown(cache.c_str(), user->pw_uid, user->pw_gid), 0);
+    }
+  }
+}
+
+void EgressTest::TearDown() {
+  if (!before_) return;
+  if (HasFailure()) std::cerr << internet_->words_of_servers();
+  internet_->stop();
+  wait_for_descendants(patience(30));
+  EXPECT_EQ(before_->check(), "");
+}
+
+std::vector<std::string> EgressTest::argv(const Words& words) const {
+  Words all{temenos_program()};
+  if (GetParam() == Who::kUser) {
+    const auto* user = test_user();
+    all = {"/usr/bin/setpriv",
+           "--reuid=" + std::to_string(user->pw_uid),
+           "--regid=" + std::to_string(user->pw_gid),
+           "--init-groups",
+           "--inh-caps=-all",
+           "/usr/bin/env",
+           "-u",
+           "XDG_RUNTIME_DIR",
+           "XDG_CACHE_HOME=/var/tmp/temenos-test-cache-" + std::to_string(user->pw_uid),
+           stage_ + "/bin/temenos"};
+  }
+  all.insert(all.end(), words.begin(), words.end());
+  return all;
+}
+
+Program EgressTest::start(const Words& words) const { return Program(*host_, argv(words)); }
+
+CliResult EgressTest::temenos(const Words& words) const {
+  auto program = start(words);
+  program.close_in();
+  return program.finish(patience(120));
+}
+
+Words EgressTest::run_words(const Words& allowed, const std::string& script, const Words& more) {
+  Words words{"run", "--net", "filtered"};
+  for (const auto& entry : allowed) words.insert(words.end(), {"--allow-host", entry});
+  words.insert(words.end(), more.begin(), more.end());
+  words.insert(words.end(), {"--", "/bin/bash", "-c", script});
+  return words;
+}
+
+std::map<std::string, Tried> EgressTest::tried(const Words& allowed, const std::string& script,
+                                               const Words& more) const {
+  const auto result = run(allowed, kShell + script, more);
+  EXPECT_EQ(result.status, 0) << result.err << result.out;
+  std::map<std::string, Tried> all;
+  std::istringstream in(result.out);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream fields(line);
+    std::string name;
+    Tried one;
+    if (std::getline(fields, name, '\t') && fields >> one.status >> one.ms && fields.ignore()) {
+      std::getline(fields, one.text);
+      all[name] = one;
+    } else {
+      ADD_FAILURE() << "no line of try: " << line;
+    }
+  }
+  return all;
+}
+
+std::string EgressTest::readable_guest(const std::string& name) const {
+  return GetParam() == Who::kUser ? stage_ + "/tests/" + name : guest(name);
+}
+
+void EgressTest::expect_only(const std::set<std::string>& allowed) const {
+  std::string reached;
+  for (const auto& entry : internet_->record()) {
+    const std::string any_port = entry.substr(0, entry.rfind(':')) + ":*";
+    if (!allowed.contains(entry) && !allowed.contains(any_port)) reached += entry + "\n";
+  }
+  EXPECT_EQ(reached, "") << "what has left the box and is not allowed";
+}
+
+}  // namespace temenos::testing
