@@ -115,6 +115,7 @@ Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
   TRY(impl_->ready());
   const ExecRequest full = completed(request);
   ExecResult so_far;
+  auto refusals = impl_->handle.watch_refusals();
   auto result = impl_->handle.session().exec(
       full, io, &so_far, [&] { return impl_->make_job(full, box::kDefaultJobLog); });
   // The kernel may have killed what this command ran in, and the box ends a moment later.
@@ -141,6 +142,7 @@ Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
     result->oom = !result->oom_evidence.empty();
     if (result->oom) impl_->oom = keeper::OomWatch::begin();
   }
+  if (result && refusals) result->denials = refusals->end();
   impl_->log.write(event_of(full, result));
   return result;
 }

@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "box/limit_plan.h"
 #include "box/watched_file.h"
+#include "egress/plan.h"
 #include "keeper/keeper.h"
 #include "store/start_gate.h"
 #include "sys/file_sys.h"
@@ -126,6 +127,7 @@ Result<void> BoxHandle::prepare(const Policy& policy, const StartOptions& option
     warnings_.emplace_back("nothing that the box writes outside of its mounts outlives its stop");
   }
   env_ = policy->env;
+  filtered_ = policy->network == NetworkMode::kFiltered;
   default_directory_ = options.project_dir.empty() ? kBoxHome
                        : options.directory.empty() ? options.project_dir
                                                    : options.directory;
@@ -153,6 +155,7 @@ BoxHandle BoxHandle::of(const HostDirs& dirs, store::DataDir dir, BoxRecord reco
   box.dirs_ = dirs;
   box.data_ = std::move(dir);
   box.env_ = record.policy->env;
+  box.filtered_ = record.policy->network == NetworkMode::kFiltered;
   if (!record.project_dir.empty()) box.default_directory_ = record.project_dir;
   box.record_ = std::make_unique<BoxRecord>(std::move(record));
   return box;
@@ -279,6 +282,11 @@ Result<BoxStats> BoxHandle::stats() {
   return stats_of(reply);
 }
 
+std::optional<RefusalWatch> BoxHandle::watch_refusals() {
+  if (!filtered_ || !keeper_) return std::nullopt;
+  return RefusalWatch::begin(*keeper_, data_.directory.get());
+}
+
 bool BoxHandle::ran_out_of_memory() {
   if (!keeper_) return false;
   const auto reply = keeper_->stats();
@@ -291,6 +299,23 @@ Result<SessionClient> BoxHandle::connect() { return connect_through(*keeper_); }
 Result<UniqueFd> BoxHandle::jobs_directory() const {
   return sys::make_directories(data_.directory.get(), "jobs", 0700);
 }
+
+namespace {
+
+// Ordinary programs get a refusal as a page to read, where without these the connection would only
+// be reset. What is in the box itself stays there.
+void add_proxy(std::map<std::string, std::string>& environment) {
+  const std::string proxy = "http://" + std::string(egress::kRouter4) + ":" +
+                            std::to_string(egress::kProxyPort);
+  for (const char* name : {"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"}) {
+    environment[name] = proxy;
+  }
+  for (const char* name : {"NO_PROXY", "no_proxy"}) {
+    environment[name] = "localhost,.localhost,127.0.0.1,::1,[::1]";
+  }
+}
+
+}  // namespace
 
 std::vector<std::string> BoxHandle::environment(
     const std::map<std::string, std::string>& extra) const {
@@ -305,6 +330,7 @@ std::vector<std::string> BoxHandle::environment(
       {"TMPPREFIX", "/tmp/zsh"},
       {"USER", "root"},
   };
+  if (filtered_) add_proxy(all);
   for (const auto& [name, value] : env_) all[name] = value;
   for (const auto& [name, value] : extra) all[name] = value;
   std::vector<std::string> out;

@@ -21,6 +21,7 @@
 #include "box/host_dirs.h"
 #include "box/jobs.h"
 #include "box/keeper_link.h"
+#include "box/network_log.h"
 #include "box/mounts.h"
 #include "box/session_client.h"
 #include "cgroup/trial.h"
@@ -99,6 +100,8 @@ class BoxHandle {
   }
   // What it uses now; it must have been started or attached.
   Result<BoxStats> stats();
+  // What its network refuses from now on; nothing for a box without a filtered one.
+  std::optional<RefusalWatch> watch_refusals();
   // The kernel has killed for want of memory in the box: it is about to end, or has ended.
   bool ran_out_of_memory();
   // A limit of memory is kept for this box: want of it ends the box by name.
@@ -139,6 +142,7 @@ class BoxHandle {
   std::vector<std::string> warnings_;
   bool memory_is_held_ = false;
   std::map<std::string, std::string> env_;
+  bool filtered_ = false;
   std::string default_directory_ = kBoxHome;
   std::unique_ptr<KeeperLink> keeper_;
   std::unique_ptr<SessionClient> session_;

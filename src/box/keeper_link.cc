@@ -194,6 +194,12 @@ Result<void> KeeperLink::set_rules(int sealed_file) {
   return {};
 }
 
+Result<std::uint32_t> KeeperLink::flush_network_log() {
+  Message message;
+  message.kind = Message::kFlushNetworkLog;
+  return TRY(request(message, {})).value;
+}
+
 Result<Message> KeeperLink::stats() {
   Message message;
   message.kind = Message::kStats;
