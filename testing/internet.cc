@@ -69,7 +69,7 @@ constexpr char kCertificateConfig[] =
 
 }  // namespace
 
-std::string Internet::lacking() {
+std::string TestInternet::lacking() {
   if (geteuid() != 0) return "only root can make an internet";
   for (const char* program : {"/usr/sbin/ip", "/usr/bin/openssl", "/usr/bin/python3"}) {
     if (access(program, X_OK) != 0) return std::string("there is no ") + program;
@@ -77,7 +77,7 @@ std::string Internet::lacking() {
   return "";
 }
 
-Internet::Internet(const TestHost& host) : directory_(host.dir("internet")) {
+TestInternet::TestInternet(const TestHost& host) : directory_(host.dir("internet")) {
   signal(SIGPIPE, SIG_IGN);
   if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 || !sys::make_all_private()) {
     fatal("no namespaces to be had");
@@ -102,17 +102,17 @@ Internet::Internet(const TestHost& host) : directory_(host.dir("internet")) {
   forget();
 }
 
-Internet::~Internet() {
+TestInternet::~TestInternet() {
   stop();
   for (const auto& path : covered_) umount2(path.c_str(), MNT_DETACH);
 }
 
-void Internet::stop() {
+void TestInternet::stop() {
   for (const auto& server : servers_) wait_for_group(server.pid);
   servers_.clear();
 }
 
-void Internet::make_links() const {
+void TestInternet::make_links() const {
   const std::string there =
       "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(internet_.get());
   must_be_silent("links of the host", R"(ip -batch - <<'END'
@@ -148,7 +148,7 @@ END
                  "ip route add default via 45.45.45.1 && ip -6 route add default via 2606:4545::1");
 }
 
-void Internet::make_files() const {
+void TestInternet::make_files() const {
   for (const char* name : {"/www", "/git", "/certs", "/ssh"}) {
     if (mkdir((directory_ + name).c_str(), 0755) != 0) fatal("mkdir");
   }
@@ -169,20 +169,20 @@ void Internet::make_files() const {
   zone("");
 }
 
-void Internet::cover(const std::string& path, const std::string& source) {
+void TestInternet::cover(const std::string& path, const std::string& source) {
   char real[PATH_MAX];
   if (realpath(path.c_str(), real) == nullptr) fatal(path + " is not there");
   if (mount(source.c_str(), real, nullptr, MS_BIND, nullptr) != 0) fatal("cannot cover " + path);
   covered_.emplace_back(real);
 }
 
-void Internet::cover_etc() {
+void TestInternet::cover_etc() {
   cover("/etc/resolv.conf", directory_ + "/resolv.conf");
   cover("/etc/hosts", directory_ + "/hosts");
   cover("/etc/ssl/certs", directory_ + "/certs");
 }
 
-void Internet::zone(const std::string& lines) const {
+void TestInternet::zone(const std::string& lines) const {
   std::string all;
   for (std::size_t n = 0; n < kCertified.size(); ++n) {
     const std::string last = std::to_string(10 + n);
@@ -194,13 +194,14 @@ void Internet::zone(const std::string& lines) const {
   if (rename((path + ".new").c_str(), path.c_str()) != 0) fatal("rename");
 }
 
-std::set<std::string> Internet::record() const { return recorder_->record(); }
+std::set<std::string> TestInternet::record() const { return recorder_->record(); }
 
-void Internet::forget() const { recorder_->forget(); }
+void TestInternet::forget() const { recorder_->forget(); }
 
-void Internet::ip(const std::string& args) const { must_be_silent("ip", "ip " + args); }
+void TestInternet::ip(const std::string& args) const { must_be_silent("ip", "ip " + args); }
 
-Internet::Server Internet::start(const UniqueFd& net, const std::vector<std::string>& argv) const {
+TestInternet::Server TestInternet::start(const UniqueFd& net,
+                                         const std::vector<std::string>& argv) const {
   int in[2];
   int out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) fatal("pipe");
@@ -230,8 +231,8 @@ Internet::Server Internet::start(const UniqueFd& net, const std::vector<std::str
   return {pid, UniqueFd(in[1]), UniqueFd(out[0])};
 }
 
-void Internet::start_and_see(const UniqueFd& net, const std::vector<std::string>& argv,
-                             const std::string& word) {
+void TestInternet::start_and_see(const UniqueFd& net, const std::vector<std::string>& argv,
+                                 const std::string& word) {
   servers_.push_back(start(net, argv));
   std::string said;
   while (said.find(word) == std::string::npos) {
@@ -246,11 +247,11 @@ void Internet::start_and_see(const UniqueFd& net, const std::vector<std::string>
   }
 }
 
-std::string Internet::words_of_servers() const {
+std::string TestInternet::words_of_servers() const {
   return host_shell("tail -c 5000 " + directory_ + "/servers.log");
 }
 
-std::string Internet::serve_ssh() {
+std::string TestInternet::serve_ssh() {
   const std::string sshd = server_program("/usr/sbin/sshd");
   if (sshd.empty()) return "there is no sshd";
   const std::string ssh = directory_ + "/ssh";
@@ -276,7 +277,7 @@ std::string Internet::serve_ssh() {
   return "";
 }
 
-std::string Internet::serve_redis() {
+std::string TestInternet::serve_redis() {
   // The server's program, which is the server when it is called so; its own package is a service.
   const std::string redis = server_program("/usr/bin/redis-check-rdb");
   if (redis.empty()) return "there is no redis";

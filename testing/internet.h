@@ -43,15 +43,15 @@ inline const std::vector<std::string> kCertified{
 
 class PacketRecorder;
 
-class Internet {
+class TestInternet {
  public:
   // Empty; or why there can be none here.
   static std::string lacking();
 
-  explicit Internet(const TestHost& host);
-  ~Internet();
-  Internet(const Internet&) = delete;
-  Internet& operator=(const Internet&) = delete;
+  explicit TestInternet(const TestHost& host);
+  ~TestInternet();
+  TestInternet(const TestInternet&) = delete;
+  TestInternet& operator=(const TestInternet&) = delete;
 
   // Names beside kCertified, lines as the class Dns of world.py reads them; `lines` replaces all
   // that an earlier call gave.

@@ -24,7 +24,8 @@ struct Times {
   Millis head = 10'000;     // for a whole head or hello, from its first moment on
   Millis dialer = 30'000;   // it has its own, shorter ones
   Millis idle = 3'600'000;  // nothing in either direction
-  Millis peek = 250;        // for what a refused client speaks
+  // For what a refused client speaks: a large one takes its time between connecting and its hello.
+  Millis peek = 800;
   Millis quiet = 200;       // of the server, before a refusal in the midst of a connection
   Millis farewell = 2'000;  // for a client to read why
 };

@@ -256,10 +256,10 @@ TEST_P(ClientsTest, GitByHttpsAndSsh) {
   expect_reached(t["use"]);
   expect_reached(t["push"], "master -> master");
   expect_refused(t["no"], t["https"], HasSubstr("403"));
-  expect_refused(t["no.direct"], t["direct"], AnyOf(HasSubstr("alert"), HasSubstr("TLS")));
+  expect_refused(t["no.direct"], t["direct"], HasSubstr("denied"));
   if (no_ssh.empty()) {
     expect_reached(t["ssh"], "Cloning");
-    expect_refused(t["no.ssh"], t["ssh"], HasSubstr("refused.site"));
+    expect_refused(t["no.ssh"], t["ssh"], HasSubstr("reset"));
   } else {
     EXPECT_EQ(getenv("TEMENOS_MUST_WORK"), nullptr) << no_ssh;
   }
@@ -470,7 +470,7 @@ TEST_P(ClientsTest, NamesAreTheHosts) {
   expect_reached(t["slow"], "reached 45.46.1.4:2525");
   expect_reached(t["block"], "reached 45.46.7.7:8080");
   expect_reached(t["proxy"], "reached 45.46.7.8:8080");
-  EXPECT_NE(t["nobody"].status, 0);
+  EXPECT_THAT(t["nobody"].text, Not(HasSubstr("reached")));
   for (const char* name : {"no.apex", "no.block", "no.port"}) {
     EXPECT_THAT(t[name].text, Not(HasSubstr("reached"))) << name;
     EXPECT_TRUE(quick(t[name], t["block"]));

@@ -62,7 +62,7 @@ int part_of(int usual) {
 }
 
 void EgressTest::SetUp() {
-  if (const auto why = Internet::lacking(); !why.empty()) GTEST_SKIP() << why;
+  if (const auto why = TestInternet::lacking(); !why.empty()) GTEST_SKIP() << why;
   if (GetParam() == Who::kUser) {
     const char* stage = std::getenv("TEMENOS_STAGE");
     if (stage == nullptr || test_user() == nullptr) {

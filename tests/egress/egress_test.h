@@ -56,12 +56,12 @@ class EgressTest : public ::testing::TestWithParam<Who> {
   // and so on; "tcp ADDRESS:*" is any port.
   void expect_only(const std::set<std::string>& allowed) const;
   const TestHost& host() const { return *host_; }
-  Internet& internet() { return *internet_; }
-  const Internet& internet() const { return *internet_; }
+  TestInternet& internet() { return *internet_; }
+  const TestInternet& internet() const { return *internet_; }
 
  private:
   std::optional<TestHost> host_;
-  std::optional<Internet> internet_;
+  std::optional<TestInternet> internet_;
   std::optional<Leftovers> before_;
   std::string stage_;  // of the user's programs
 };

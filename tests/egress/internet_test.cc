@@ -17,7 +17,7 @@ using ::testing::UnorderedElementsAre;
 class InternetTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const auto why = Internet::lacking(); !why.empty()) GTEST_SKIP() << why;
+    if (const auto why = TestInternet::lacking(); !why.empty()) GTEST_SKIP() << why;
     host_.emplace();
     internet_.emplace(*host_);
   }
@@ -39,7 +39,7 @@ class InternetTest : public ::testing::Test {
         << address << ": " << strerror(errno);
   }
   std::optional<TestHost> host_;
-  std::optional<Internet> internet_;
+  std::optional<TestInternet> internet_;
 };
 
 TEST_F(InternetTest, NothingComesByItself) {
