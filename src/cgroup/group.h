@@ -39,7 +39,7 @@ class Group {
   // Below directories that exist. `unified`: the group's directory in the unified hierarchy, with
   // the controllers enabled in its parent. Makes it; there must be none of this name.
   static Result<Group> make_unified(const std::string& directory);
-  // The parents in the hierarchies of memory, pids, cpu, cpuacct and freezer: those that are there.
+  // The parents in the hierarchies of memory, pids, cpu and cpuacct: those that are there.
   static Result<Group> make_v1(const std::vector<std::pair<std::string, std::string>>& parents,
                                const std::string& name);
 
@@ -63,6 +63,8 @@ class Group {
   void clear_memory_event();
   Usage usage() const;
 
+  // Not v1, whose frozen processes cannot even be killed: the death of who froze them would leave
+  // them for ever.
   bool can_freeze() const { return static_cast<bool>(freezer_); }
   // Stops or continues all that runs in it. Returns when the kernel says that all stand still, or
   // after `timeout_ms`.

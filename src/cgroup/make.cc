@@ -31,7 +31,7 @@ constexpr std::size_t kMaxName = 200;
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr int kScopeTimeoutMs = 5'000;  // a bus that hangs must not hold up a start
 constexpr std::chrono::milliseconds kRemoveStep{5};
-constexpr const char* kV1Controllers[] = {"memory", "pids", "cpu", "cpuacct", "freezer"};
+constexpr const char* kV1Controllers[] = {"memory", "pids", "cpu", "cpuacct"};
 
 std::string user_name() {
   const passwd* entry = getpwuid(geteuid());

@@ -44,23 +44,31 @@ Result<Use> count(int directory, const std::vector<UniqueFd>& processes,
     use = use_of_tree(directory, ask.max_files, socket);
   }
   if (!use) return use;
-  const Use nameless = use_of_nameless(processes, devices);
+  const Use nameless = TRY(use_of_nameless(processes, devices));
   return Use{use->bytes + nameless.bytes, use->files + nameless.files};
 }
 
+std::int32_t errno_of(const Error& error) {
+  return error.sys_errno != 0 ? error.sys_errno : EAGAIN;
+}
+
 Answer answer(int directory, const std::array<dev_t, 2>& devices, const Ask& ask, int socket) {
-  const auto processes = sandbox_processes();
-  std::optional<StandStill> still;
-  if (ask.stop != 0) still.emplace(processes);
-  const auto use = count(directory, processes, devices, ask, socket);
   Answer out;
   out.number = ask.number;
+  const auto processes = sandbox_processes();
+  if (!processes) {
+    out.sys_errno = errno_of(processes.error());
+    return out;
+  }
+  std::optional<StandStill> still;
+  if (ask.stop != 0) still.emplace(*processes);
+  const auto use = count(directory, *processes, devices, ask, socket);
   if (use) {
     out.bytes = use->bytes;
     out.files = use->files;
     if (still && Limit{ask.max_bytes, ask.max_files}.is_over(*use)) still->for_ever();
   } else {
-    out.sys_errno = use.error().sys_errno != 0 ? use.error().sys_errno : EAGAIN;
+    out.sys_errno = errno_of(use.error());
   }
   return out;
 }
