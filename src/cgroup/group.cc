@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr std::uint64_t kPeriodUs = 100'000;  // of CPU quotas; the kernel's own default
 constexpr std::uint64_t kMinQuotaUs = 1'000;
-constexpr std::chrono::milliseconds kFreezeStep{5};
+constexpr std::chrono::milliseconds kFreezeStep{1};
 
 Result<std::string> read_file(int directory, const char* name) {
   const UniqueFd fd(openat(directory, name, O_RDONLY | O_CLOEXEC));

@@ -1,4 +1,5 @@
 // temenos doctor: what works on this host, what does not, and the one command that would fix it.
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,12 +10,14 @@
 
 #include "base/text.h"
 #include "base/try.h"
+#include "base/unique_fd.h"
 #include "box/box_handle.h"
 #include "box/limit_plan.h"
 #include "box/limits_probe.h"
 #include "box/platform_trial.h"
 #include "cli/command.h"
 #include "codec/json.h"
+#include "disk/quota.h"
 #include "keeper/id_plan.h"
 #include "keeper/keeper.h"
 #include "sys/process_sys.h"
@@ -86,11 +89,18 @@ std::string find_tool(const std::string& name) {
 struct Diagnosis {
   std::string runsc_error;
   box::LimitTrials limits;
+  std::string why_watched;  // the limit of disk; empty: the kernel keeps it
   box::HostProbe probe;
   UserNamespace userns;
   std::string chosen;  // platform, empty when none works
   bool ok() const { return !chosen.empty(); }
 };
+
+std::string why_disk_is_watched(const box::HostDirs& dirs) {
+  const UniqueFd data(open(dirs.data.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto held = disk::can_hold_by_quota(data.get());
+  return held ? "" : held.error().to_string();
+}
 
 Result<Diagnosis> diagnose() {
   Diagnosis out;
@@ -98,6 +108,7 @@ Result<Diagnosis> diagnose() {
   box::sweep(dirs);
   out.userns = check_user_namespace();
   out.limits = TRY(box::try_limits(dirs));
+  out.why_watched = why_disk_is_watched(dirs);
   auto probe = box::probe_runsc(dirs);
   if (!probe) {
     out.runsc_error = probe.error().to_string();
@@ -114,7 +125,7 @@ Result<Diagnosis> diagnose() {
 
 constexpr char kNetworkWhy[] = "filtered and nat are not built yet; --no-net and --net host work";
 
-json::object limits_to_json(const box::LimitTrials& trials) {
+json::object limits_to_json(const box::LimitTrials& trials, const std::string& why_watched) {
   const auto best = cgroup::best_of(trials);
   json::array tried;
   for (const auto& trial : trials) {
@@ -129,6 +140,8 @@ json::object limits_to_json(const box::LimitTrials& trials) {
           {"memory", best.controls.memory},
           {"cpu", best.controls.cpu},
           {"pids", box::held_here(best).tasks},
+          {"disk", json::object{{"held_by", why_watched.empty() ? "project_quota" : "watch"},
+                                {"why", why_watched}}},
           {"why", best.why},
           {"fix", best.fix},
           {"tried", std::move(tried)}};
@@ -191,7 +204,7 @@ json::value to_json_value(const Diagnosis& d) {
                                {"tproxy", false},
                                {"mode", "none"},
                                {"why", kNetworkWhy}}},
-      {"limits", limits_to_json(d.limits)},
+      {"limits", limits_to_json(d.limits, d.why_watched)},
       // A box that started had its overlay; one that did not says why.
       {"overlay", json::object{{"ok", d.ok()}, {"why", box_why}}},
       {"tools", tools},
@@ -215,6 +228,9 @@ void print(const Diagnosis& d) {
   }
   printf("  ..   %-12s %s\n", "network", kNetworkWhy);
   print_limits(d.limits);
+  row(true, "disk",
+      d.why_watched.empty() ? "--disk is a project quota: the kernel keeps it"
+                            : "--disk is watched, not kept by the kernel (" + d.why_watched + ")");
   for (const auto& tool : kTools) {
     const std::string path = find_tool(tool.name);
     row(!path.empty(), tool.name,

@@ -4,11 +4,11 @@
 // Counting a box's files takes time, asking a file system how much of it is free takes none. So
 // that is asked often: the oftener the less there is to be used up, and seldom while nobody uses up
 // anything. The files are counted when so much has been used up, by whomever, that the box may be
-// over its limit before it stands still. The box stands still for that count: while it runs it could move
-// its files about where they are just not looked for. Without it, every few seconds, they are
-// counted for those who want to know, and for what the free space does not tell: when others free
-// as much as the box takes. Some file systems (btrfs) say too late what they have promised; there
-// that is done as often as it costs little.
+// over its limit before it stands still. The box stands still for that count: while it runs it
+// could move its files about where they are just not looked for. Without it, every few seconds,
+// they are counted for those who want to know, and for what the free space does not tell: when
+// others free as much as the box takes. Some file systems (btrfs) say too late what they have
+// promised; there that is done as often as it costs little.
 //
 // Thread-safety: plain values.
 #pragma once

@@ -19,10 +19,12 @@ namespace temenos::disk {
 // keeper → meter: count.
 struct Ask {
   std::uint64_t number = 0;  // comes back with the answer
-  // More than that, and a sandbox that was stopped does not go on.
   std::uint64_t max_bytes = 0;
   std::uint64_t max_files = 0;
-  std::uint64_t stop = 0;  // the sandbox is to be stopped meanwhile
+  // It stands still, or is to be stopped meanwhile: what has more than that is killed at once, who
+  // is in the middle of a large write, too. The answer is sent before.
+  std::uint32_t still = 0;
+  std::uint32_t stop = 0;
 };
 // meter → keeper. `sys_errno`: not counted. An Ask that another one follows before its answer gets
 // none.

@@ -31,7 +31,7 @@ constexpr std::size_t kMaxProcNames = 1u << 20;
 constexpr std::size_t kMaxTasks = 1u << 16;
 // Beyond that many a file counts for each of its descriptors.
 constexpr std::size_t kMaxNameless = 1u << 16;
-constexpr std::chrono::milliseconds kStandStill{20};
+constexpr std::chrono::milliseconds kStandStill{5};
 
 bool dot_or_dotdot(const char* name) { return strcmp(name, ".") == 0 || strcmp(name, "..") == 0; }
 
@@ -257,7 +257,7 @@ Result<Use> use_of_nameless(const std::vector<UniqueFd>& processes,
   return use;
 }
 
-StandStill::StandStill(const std::vector<UniqueFd>& processes) : processes_(&processes) {
+StandStill::StandStill(const std::vector<UniqueFd>& processes) : processes_(processes) {
   signal_all(processes, SIGSTOP);
   const auto end = std::chrono::steady_clock::now() + kStandStill;
   for (const auto& process : processes) {
@@ -268,8 +268,8 @@ StandStill::StandStill(const std::vector<UniqueFd>& processes) : processes_(&pro
   }
 }
 
-StandStill::~StandStill() {
-  if (processes_ != nullptr) signal_all(*processes_, SIGCONT);
-}
+StandStill::~StandStill() { signal_all(processes_, SIGCONT); }
+
+void kill_all(const std::vector<UniqueFd>& processes) { signal_all(processes, SIGKILL); }
 
 }  // namespace temenos::disk

@@ -61,16 +61,17 @@ Result<Use> use_of_nameless(const std::vector<UniqueFd>& processes,
 // guest's code there, which does nothing with files but to write in memory that it has mapped.
 class StandStill {
  public:
-  // Borrowed. Waits until they do, for at most 20 ms: who is in the middle of a large
+  // Borrowed. Waits until they do, for at most 5 ms: who is in the middle of a large
   // write finishes that first.
   explicit StandStill(const std::vector<UniqueFd>& processes);
   ~StandStill();
   StandStill(const StandStill&) = delete;
   StandStill& operator=(const StandStill&) = delete;
-  void for_ever() { processes_ = nullptr; }
 
  private:
-  const std::vector<UniqueFd>* processes_;
+  const std::vector<UniqueFd>& processes_;
 };
+
+void kill_all(const std::vector<UniqueFd>& processes);
 
 }  // namespace temenos::disk

@@ -268,6 +268,9 @@ TEST_P(EachDisk, WhatHoldsItIsSaid) {
   if (*GetParam().mount == '\0') return;  // who knows what that is
   EXPECT_EQ(holds().disk_held, quota());
   EXPECT_EQ(holds().disk_watched, !quota());
+  const auto doctor = host_.temenos({"doctor", "--json"}, "", "", {{"TEMENOS_RUNSC", "/none"}});
+  EXPECT_THAT(doctor.out, HasSubstr(quota() ? R"("held_by":"project_quota","why":"")"
+                                            : R"("held_by":"watch","why":")"));
   if (!quota()) EXPECT_THAT(holds().trouble, HasSubstr("the limit of disk is watched"));
 }
 
