@@ -33,7 +33,9 @@ constexpr auto kLongInterval = 500ms;
 // further: a box that does nothing need not wake anybody to have that seen.
 constexpr auto kQuiet = 1s;
 constexpr std::uint64_t kQuietShare = 8;
-constexpr auto kQuietInterval = 20ms;  // but not oftener
+constexpr auto kQuietInterval = 20ms;  // but not oftener, and after a while not even that
+constexpr auto kLongQuietInterval = 50ms;
+constexpr int kQuietSteps = 200;
 // Of counts while the box runs, which cost it little of its time.
 constexpr auto kLivePeriod = 5s;
 constexpr int kLiveShare = 50;
@@ -181,8 +183,12 @@ std::chrono::milliseconds Budget::interval() const {
   }
   const auto time = std::min(time_for(left.bytes, std::max(kFastestBytes, speed_.bytes)),
                              time_for(left.files, std::max(kFastestFiles, speed_.files)));
-  return std::clamp(time / 2, quiet ? kQuietInterval : kShortInterval,
-                    std::chrono::milliseconds(kLongInterval));
+  const auto rest =
+      std::chrono::floor<std::chrono::milliseconds>(looked_ - last_fall_) / kQuietSteps;
+  const auto least =
+      quiet ? std::clamp<std::chrono::milliseconds>(rest, kQuietInterval, kLongQuietInterval)
+            : std::chrono::milliseconds(kShortInterval);
+  return std::clamp<std::chrono::milliseconds>(time / 2, least, kLongInterval);
 }
 
 }  // namespace temenos::disk
