@@ -41,6 +41,9 @@ constexpr auto kLivePeriod = 5s;
 constexpr int kLiveShare = 50;
 constexpr auto kLatePeriod = 100ms;  // where free space is told late
 constexpr int kLateShare = 20;
+constexpr auto kShortCount = 50ms;  // mostly that of a machine that has much to do
+constexpr int kShortLateShare = 5;
+constexpr auto kLateInterval = 20ms;
 
 // Those of which it is known.
 constexpr std::uint32_t kPromptTypes[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, TMPFS_MAGIC,
@@ -142,7 +145,8 @@ Budget::Verdict Budget::counted(const Use& use, bool still, Clock::time_point be
     next_still_ =
         end + std::max<Clock::duration>(took, std::min<Clock::duration>(4 * took, kPause));
   const bool late = !space_ || !space_->is_prompt;
-  next_live_ = end + (late ? std::max<Clock::duration>(kLatePeriod, kLateShare * took)
+  const int late_share = took <= kShortCount ? kShortLateShare : kLateShare;
+  next_live_ = end + (late ? std::max<Clock::duration>(kLatePeriod, late_share * took)
                            : std::max<Clock::duration>(kLivePeriod, kLiveShare * took));
   const Use before = use_;
   use_ = use;
@@ -170,6 +174,7 @@ Budget::Verdict Budget::counted(const Use& use, bool still, Clock::time_point be
 
 std::chrono::milliseconds Budget::interval() const {
   if (!space_) return kShortInterval;
+  if (!space_->is_prompt) return kLateInterval;
   const Amount room = this->room();
   Amount left{less(room.bytes, fallen_.bytes), less(room.files, fallen_.files)};
   const bool quiet = looked_ - last_fall_ >= kQuiet;

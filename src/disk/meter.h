@@ -1,10 +1,11 @@
 // The process that counts what a box's files take, for a keeper that may not look at them itself.
 //
 // It is a child of helper: root of the box's user namespace, in helper's mount namespace, with the
-// rights to read any directory, to see the sandbox's descriptors and to stop its processes, and no
-// others. It holds the directory of the box's files and one socket, and nothing of what the box
-// made is parsed: the kernel gives names, sizes and numbers. It dies with helper, which is process
-// 1 of its PID namespace. The sandbox cannot inspect it (sys::forbid_inspection holds over fork).
+// rights to read any directory, to see the sandbox's descriptors and to stop or kill its processes,
+// and no others. It holds the directory of the box's files and one socket, and nothing of what the
+// box made is parsed: the kernel gives names, sizes and numbers. It dies with helper, which is
+// process 1 of its PID namespace. The sandbox cannot inspect it (sys::forbid_inspection holds over
+// fork).
 #pragma once
 
 #include <sys/types.h>
