@@ -379,15 +379,18 @@ TEST_P(Watched, ACrowdHidesNothing) {
 // for ever.
 TEST_P(Watched, AKilledKeeperLeavesNothingThatStandsStill) {
   Box box = limited();
-  const Generation life(processes(kBox));
+  const BoxProcesses held = processes(kBox);
+  // Of one that is not there it is 0, and that would be the test itself.
+  for (const pid_t pid : {held.keeper, held.gofer, held.sandbox}) ASSERT_GT(pid, 0);
+  const Generation life(held);
   for (const auto& group : groups(kBox)) {
     for (const char* freeze : {"cgroup.freeze", "freezer.state"}) {
       const UniqueFd fd(open((group + "/" + freeze).c_str(), O_WRONLY | O_CLOEXEC));
       if (fd) ASSERT_TRUE(sys::write_all(fd.get(), freeze[0] == 'c' ? "1" : "FROZEN"));
     }
   }
-  for (const pid_t pid : {life.processes().sandbox, life.processes().gofer}) kill(pid, SIGSTOP);
-  ASSERT_EQ(kill(life.processes().keeper, SIGKILL), 0);
+  for (const pid_t pid : {held.sandbox, held.gofer}) kill(pid, SIGSTOP);
+  ASSERT_EQ(kill(held.keeper, SIGKILL), 0);
   EXPECT_EQ(life.wait_for_end(static_cast<int>(patience(10).count())), "");
   Box next = again(kBox);
   EXPECT_EQ(output(next, "echo alive"), "alive\n");
@@ -397,7 +400,9 @@ TEST_P(Watched, AKilledKeeperLeavesNothingThatStandsStill) {
 TEST_P(Watched, WhileItIsCountedItCanBeAskedAndStopped) {
   Box box = limited();
   Box other = again(kBox);
-  ASSERT_EQ(kill(meter(), SIGSTOP), 0);
+  const pid_t pid = meter();
+  ASSERT_GT(pid, 0);
+  ASSERT_EQ(kill(pid, SIGSTOP), 0);
   std::thread writer([&other] { (void)other.exec(fill({"file", "/root/file", "130"})); });
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() < begin + patience(2)) {
