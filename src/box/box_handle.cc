@@ -169,18 +169,18 @@ Result<void> BoxHandle::attach() {
   return {};
 }
 
-bool BoxHandle::attached() {
-  // It was stopped, or its time was over, while nothing was asked of it: as if it had never been
-  // connected. Any other end is still to be told, by the error of the next call.
-  if (record_ && keeper_ && keeper_->why_ended(0)) {
-    using keeper::EndReason;
-    const auto reason = keeper_->end_reason();
-    if (reason == EndReason::kStopped || reason == EndReason::kTtlOver ||
-        reason == EndReason::kIdle) {
-      detach();
-    }
-  }
-  return session_ != nullptr;
+std::optional<Error> BoxHandle::untold_end(bool ask) {
+  using keeper::EndReason;
+  if (!session_ || !keeper_) return std::nullopt;
+  // One that is ending the box answers with its last word.
+  if (ask) (void)keeper_->alive();
+  const auto end = keeper_->why_ended(0);
+  const auto reason = keeper_->end_reason();
+  const bool asked_for =
+      reason == EndReason::kStopped || reason == EndReason::kTtlOver || reason == EndReason::kIdle;
+  if (!end || !record_ || !asked_for) return end;
+  detach();
+  return std::nullopt;
 }
 
 void BoxHandle::detach() {
@@ -331,6 +331,7 @@ Error BoxHandle::explain(const Error& error) {
   }
   const auto reason = keeper_->why_ended(0);
   end_reason_ = keeper_->end_reason();
+  oom_evidence_ = keeper_->evidence();
   return reason.value_or(error);
 }
 

@@ -224,6 +224,10 @@ std::uint64_t Group::oom_kills() const {
   return field(sys::read_all(oom_counter_.get(), kMaxFile).value_or(""), "oom_kill").value_or(0);
 }
 
+const char* Group::oom_counter() const {
+  return kind_ == Kind::kUnified ? "memory.events" : "memory.oom_control";
+}
+
 std::uint64_t Group::refused_tasks() const {
   if (!tasks_) return 0;
   return field(read_file(tasks_.get(), "pids.events").value_or(""), "max").value_or(0);

@@ -52,8 +52,9 @@ class Group {
   // To be written "0" into by who joins, each of them. Borrowed.
   std::vector<int> join_fds() const;
 
-  // Since the group was made.
+  // Since the group was made; and the name of the file that says so.
   std::uint64_t oom_kills() const;
+  const char* oom_counter() const;
   std::uint64_t refused_tasks() const;  // forks that failed at the limit
   std::uint64_t throttled() const;      // periods in which the CPU quota held it back
   // For poll(2): something about its memory has happened, look at oom_kills(). In the older
