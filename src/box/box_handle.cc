@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "box/limit_plan.h"
+#include "box/limits_probe.h"
 #include "box/watched_file.h"
 #include "keeper/keeper.h"
 #include "store/start_gate.h"
@@ -57,6 +58,12 @@ BoxStats stats_of(const keeper::Message& message) {
   stats.disk_watched = (numbers.held & Numbers::kWatchedDisk) != 0;
   stats.trouble = keeper::text_of(message);
   return stats;
+}
+
+std::uint32_t promised(const cgroup::Controls& controls) {
+  using keeper::Numbers;
+  return (controls.memory ? Numbers::kHeldMemory : 0) | (controls.cpu ? Numbers::kHeldCpu : 0) |
+         (controls.tasks ? Numbers::kHeldTasks : 0);
 }
 
 // A session that has no room for one more closes the connection without a word.
@@ -256,8 +263,12 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
       dirs_.cache + "/starts", std::max(1u, std::thread::hardware_concurrency()) * kStartsPerCpu,
       kStartPatience, options.cancel_fd));
   if (durable) launch.listener = TRY(KeeperLink::listen(data_));
-  keeper_ = std::make_unique<KeeperLink>(TRY(KeeperLink::launch(
-      TRY(program(dirs_, "temenos-keeper")), std::move(launch), options.cancel_fd)));
+  auto link = KeeperLink::launch(TRY(program(dirs_, "temenos-keeper")), std::move(launch),
+                                 options.cancel_fd);
+  const auto held = link ? link->ready().numbers.held : 0;
+  const bool refused = !link && link.error().code == Code::kUnsupported;
+  if ((link || refused) && (promised(options.limits.controls) & ~held) != 0) forget_limits(dirs_);
+  keeper_ = std::make_unique<KeeperLink>(TRY(std::move(link)));
   const std::string trouble = keeper::text_of(keeper_->ready());
   if (!trouble.empty()) warnings_.push_back(trouble);
   memory_is_held_ = (keeper_->ready().numbers.held & keeper::Numbers::kHeldMemory) != 0;

@@ -107,7 +107,7 @@ Result<Diagnosis> diagnose() {
   const auto dirs = TRY(box::host_dirs());
   box::sweep(dirs);
   out.userns = check_user_namespace();
-  out.limits = TRY(box::try_limits(dirs));
+  out.limits = TRY(box::try_limits(dirs, -1));
   out.why_watched = why_disk_is_watched(dirs);
   auto probe = box::probe_runsc(dirs);
   if (!probe) {
