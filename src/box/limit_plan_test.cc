@@ -34,6 +34,12 @@ TEST(LimitPlan, WhatIsAskedForIsSetAndTheHostHasRoomForIt) {
   EXPECT_EQ(plan->note, "");
 }
 
+TEST(LimitPlan, TheHostsTasksForThoseOfTheBox) {
+  EXPECT_EQ(host_tasks_for(100, "systrap"), 128 + 8 * 100);
+  EXPECT_EQ(host_tasks_for(100, "ptrace"), 256 + 16 * 100);
+  EXPECT_EQ(host_tasks_for(100, "kvm"), 256 + 16 * 100);
+}
+
 TEST(LimitPlan, ABoxThatNobodyLimitedLeavesTheHostAPart) {
   const auto plan = plan_limits({}, LimitsMode::kBestEffort, kAll, "systrap", kHost);
   ASSERT_TRUE(plan);

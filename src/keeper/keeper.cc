@@ -451,14 +451,12 @@ Error no_user_namespaces(int err) {
         "end some, or raise the limit (ulimit -u), of which a quarter is kept free of boxes";
     return error;
   }
-  if (err == ENOSPC) {
+  if (host_setting("/proc/sys/user/max_user_namespaces") == "0") {
+    error.hint = "the host forbids them: sudo sysctl user.max_user_namespaces=65536";
+  } else if (err == ENOSPC) {
     error.hint =
         "this user has as many namespaces as the host allows: "
         "sudo sysctl user.max_user_namespaces=65536";
-    return error;
-  }
-  if (host_setting("/proc/sys/user/max_user_namespaces") == "0") {
-    error.hint = "the host forbids them: sudo sysctl user.max_user_namespaces=65536";
   } else if (host_setting("/proc/sys/kernel/unprivileged_userns_clone") == "0" && geteuid() != 0) {
     error.hint =
         "the host forbids them to ordinary users: sudo sysctl kernel.unprivileged_userns_clone=1";

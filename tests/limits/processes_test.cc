@@ -163,6 +163,61 @@ TEST_P(ProcessLimit, AHundredThousandThreadsAreNotToBeHad) {
   if (!log->chunks.empty()) EXPECT_LE(atol(log->chunks[0].bytes.c_str()), kPids);
 }
 
+TEST_P(ProcessLimit, ItIsCountedExactly) {
+  Box box = start("exact", {.limits = {.pids = kPids}, .platform = GetParam()});
+  // Use_up itself is the first.
+  const auto job = box.start_job(use_up({"threads", "100000"}));
+  ASSERT_TRUE(job) << job.error().to_string();
+  std::string said;
+  for (const auto end = steady_clock::now() + patience(30);
+       said.empty() && steady_clock::now() < end; std::this_thread::sleep_for(10ms)) {
+    const auto log = box.job_log(*job, 0, 4096);
+    ASSERT_TRUE(log) << log.error().to_string();
+    if (!log->chunks.empty()) said = log->chunks[0].bytes;
+  }
+  EXPECT_EQ(said, std::to_string(kPids - 1) + "\n");
+  const auto more = box.exec(command({"true"}));
+  ASSERT_FALSE(more) << text_of(more);
+  EXPECT_EQ(more.error().sys_errno, EAGAIN) << more.error().to_string();
+  ASSERT_TRUE(box.signal_job(*job, 0));
+  EXPECT_TRUE(box.wait_job(*job, patience(30)));
+  EXPECT_EQ(output(box, "echo well"), "well\n");
+}
+
+// Whatever his boxes may have, and without a group: a quarter of what he can have at all is not
+// theirs. In a user namespace, where only the tasks of this test count.
+TEST_P(ProcessLimit, AQuarterOfTheUsersOwnIsNotForBoxes) {
+  if (geteuid() == 0) GTEST_SKIP() << "root has no limit of processes";
+  const std::string script =
+      "ulimit -u 800; \"$@\" >/dev/null 2>&1 & box=$!; n=0; while [ $n -lt 60 ]; do sleep 0.05; "
+      "(exit 0) || exit 9; n=$((n+1)); done; n=0; while [ $n -lt 100 ]; do sleep 1000 & "
+      "n=$((n+1)); "
+      "done; echo $n; kill -TERM $box; kill $(jobs -p); wait";
+  Program program(host_, {"/usr/bin/unshare",
+                          "--map-user=" + std::to_string(geteuid()),
+                          "--map-group=" + std::to_string(getegid()),
+                          "/bin/sh",
+                          "-c",
+                          script,
+                          "sh",
+                          temenos_program(),
+                          "run",
+                          "--no-net",
+                          "--platform",
+                          GetParam(),
+                          "--pids",
+                          "100000",
+                          "--timeout",
+                          "60",
+                          "--volume",
+                          guest("use_up") + ":/use/up:ro",
+                          "--",
+                          "/use/up",
+                          "bomb"});
+  const auto result = program.finish(static_cast<int>(patience(60).count()));
+  EXPECT_EQ(result.out, "100\n") << result.err;
+}
+
 // Ordinary work within what a box gets that nobody has limited.
 TEST_P(ProcessLimit, ABoxThatNobodyHasLimitedHasEnough) {
   Box box = start("usual", {.platform = GetParam()});
