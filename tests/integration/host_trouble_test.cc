@@ -234,17 +234,14 @@ TEST_P(NoUserNamespaceLeft, SaysWhichSettingToRaise) {
 }
 INSTANTIATE_TEST_SUITE_P(Of, NoUserNamespaceLeft, ::testing::Values(0, 3));
 
-// A quarter of what a user can have is kept free of boxes. In a user namespace, where only its own
-// tasks count, so that nobody else's do.
+// A quarter of what a user can have is kept free of boxes.
 TEST_F(HostTroubleTest, NoProcessLeftForABox) {
   if (geteuid() == 0) GTEST_SKIP() << "root has no limit of processes";
   Program program(
-      host_,
-      {"/usr/bin/unshare", "--map-user=" + std::to_string(geteuid()),
-       "--map-group=" + std::to_string(getegid()), "/bin/sh", "-c",
-       "for n in $(seq 85); do sleep 1000 & done; ulimit -u 100; \"$@\"; s=$?; kill $(jobs -p); "
-       "exit $s",
-       "sh", temenos_program(), "run", "--no-net", "--platform", "systrap", "--", "true"});
+      host_, with_tasks_of_its_own(
+                 "for n in $(seq 85); do sleep 1000 & done; ulimit -u 100; \"$@\"; s=$?; "
+                 "kill $(jobs -p); exit $s",
+                 {temenos_program(), "run", "--no-net", "--platform", "systrap", "--", "true"}));
   expect_error(program.finish(), 125,
                {"this user has as many processes as boxes may leave him with", "ulimit -u"});
 }
