@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "box/limit_plan.h"
+#include "box/limits_probe.h"
 #include "box/watched_file.h"
 #include "egress/plan.h"
 #include "keeper/keeper.h"
@@ -58,6 +59,12 @@ BoxStats stats_of(const keeper::Message& message) {
   stats.disk_watched = (numbers.held & Numbers::kWatchedDisk) != 0;
   stats.trouble = keeper::text_of(message);
   return stats;
+}
+
+std::uint32_t promised(const cgroup::Controls& controls) {
+  using keeper::Numbers;
+  return (controls.memory ? Numbers::kHeldMemory : 0) | (controls.cpu ? Numbers::kHeldCpu : 0) |
+         (controls.tasks ? Numbers::kHeldTasks : 0);
 }
 
 // A session that has no room for one more closes the connection without a word.
@@ -169,18 +176,18 @@ Result<void> BoxHandle::attach() {
   return {};
 }
 
-bool BoxHandle::attached() {
-  // It was stopped, or its time was over, while nothing was asked of it: as if it had never been
-  // connected. Any other end is still to be told, by the error of the next call.
-  if (record_ && keeper_ && keeper_->why_ended(0)) {
-    using keeper::EndReason;
-    const auto reason = keeper_->end_reason();
-    if (reason == EndReason::kStopped || reason == EndReason::kTtlOver ||
-        reason == EndReason::kIdle) {
-      detach();
-    }
-  }
-  return session_ != nullptr;
+std::optional<Error> BoxHandle::untold_end(bool ask) {
+  using keeper::EndReason;
+  if (!session_ || !keeper_) return std::nullopt;
+  // One that is ending the box answers with its last word.
+  if (ask) (void)keeper_->alive();
+  const auto end = keeper_->why_ended(0);
+  const auto reason = keeper_->end_reason();
+  const bool asked_for =
+      reason == EndReason::kStopped || reason == EndReason::kTtlOver || reason == EndReason::kIdle;
+  if (!end || !record_ || !asked_for) return end;
+  detach();
+  return std::nullopt;
 }
 
 void BoxHandle::detach() {
@@ -262,8 +269,12 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
       dirs_.cache + "/starts", std::max(1u, std::thread::hardware_concurrency()) * kStartsPerCpu,
       kStartPatience, options.cancel_fd));
   if (durable) launch.listener = TRY(KeeperLink::listen(data_));
-  keeper_ = std::make_unique<KeeperLink>(TRY(KeeperLink::launch(
-      TRY(program(dirs_, "temenos-keeper")), std::move(launch), options.cancel_fd)));
+  auto link = KeeperLink::launch(TRY(program(dirs_, "temenos-keeper")), std::move(launch),
+                                 options.cancel_fd);
+  const auto held = link ? link->ready().numbers.held : 0;
+  const bool refused = !link && link.error().code == Code::kUnsupported;
+  if ((link || refused) && (promised(options.limits.controls) & ~held) != 0) forget_limits(dirs_);
+  keeper_ = std::make_unique<KeeperLink>(TRY(std::move(link)));
   const std::string trouble = keeper::text_of(keeper_->ready());
   if (!trouble.empty()) warnings_.push_back(trouble);
   memory_is_held_ = (keeper_->ready().numbers.held & keeper::Numbers::kHeldMemory) != 0;
@@ -360,6 +371,7 @@ Error BoxHandle::explain(const Error& error) {
   }
   const auto reason = keeper_->why_ended(0);
   end_reason_ = keeper_->end_reason();
+  oom_evidence_ = keeper_->evidence();
   return reason.value_or(error);
 }
 

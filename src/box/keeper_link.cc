@@ -164,6 +164,7 @@ Result<Message> KeeperLink::request(const Message& message, std::span<const int>
 void KeeperLink::heard(const Result<Message>& last) {
   ended_ = last ? keeper::to_error(*last) : killed();
   reason_ = last ? static_cast<keeper::EndReason>(last->value) : keeper::EndReason::kKeeperDied;
+  evidence_ = last ? keeper::evidence_of(*last) : "";
 }
 
 Result<UniqueFd> KeeperLink::attach() {

@@ -51,6 +51,8 @@ class KeeperLink {
   std::optional<Error> why_ended(int wait_ms);
   // That reason as a value; empty where there is none (a start that failed, say).
   std::optional<keeper::EndReason> end_reason() const { return reason_; }
+  // Of an end for want of memory: which of the kernel's counters says so.
+  const std::string& evidence() const { return evidence_; }
 
  private:
   Result<keeper::Message> request(const keeper::Message& message, std::span<const int> fds);
@@ -62,6 +64,7 @@ class KeeperLink {
   keeper::Message ready_;
   std::optional<Error> ended_;  // the last word
   std::optional<keeper::EndReason> reason_;
+  std::string evidence_;
 };
 
 }  // namespace temenos::box
