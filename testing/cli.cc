@@ -135,17 +135,21 @@ std::string held_namespaces() {
   return out;
 }
 
-std::set<std::string> lines_of(const std::string& text) {
+// A line a mount, without the options of its file system.
+std::set<std::string> mounts_in(const std::string& text) {
   std::set<std::string> lines;
   std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.insert(line);
+  // What comes after the source is of the file system, and others may change that.
+  for (std::string line; std::getline(in, line);) {
+    lines.insert(line.substr(0, line.rfind(' ')));
+  }
   return lines;
 }
 
 // What is not as it was in a table of mounts, or empty.
 std::string changed_mounts(const std::string& before, const std::string& after) {
-  const auto old_lines = lines_of(before);
-  const auto new_lines = lines_of(after);
+  const auto old_lines = mounts_in(before);
+  const auto new_lines = mounts_in(after);
   std::string changed;
   for (const auto& line : new_lines) {
     if (!old_lines.contains(line)) changed += "new mount: " + line + "; ";

@@ -10,8 +10,12 @@
 // its own rights: no path of these calls means anything on the host.
 //
 // A call that needs the box starts it when it has a name and does not live. When the box ends
-// during a call, the Error is kBoxDied and says why. What is done is written to the box's audit log
-// (audit.jsonl in its data dir; only of boxes with names).
+// during a call, the Error is kBoxDied and says why. When it ended between two calls of a handle
+// and nobody had asked for that (it was not stopped, nor was its time over), all that ran in it is
+// gone: the next call fails once with the same Error, unless it is start() or stop(), and only the
+// one after starts the box. One without a name cannot be started again: all calls that need it
+// fail. What is done is written to the box's audit log (audit.jsonl in its data dir; only of boxes
+// with names).
 //
 // Thread-safety: none; one thread at a time a handle. For several at once, a handle each
 // (BoxManager::find); cancel_fd of an exec may be made readable by any thread.
@@ -73,8 +77,9 @@ class Box {
   ~Box();
 
   // ---- life
-  // With a name: starts it unless it lives, and connects. Of two handles that do so at once, one
-  // starts it.
+  // With a name: starts it unless it lives, also after an end that nobody has been told of yet
+  // (ended() then has it), and connects. Of two handles that do so at once, one starts it. Without
+  // a name: an error that says how it ended, unless it lives.
   Result<void> start();
   // Ends it, waits until its last process is gone, and looks at what it wrote. Its files stay, if
   // it has a name. One that had ended before is looked at all the same, unless somebody has.
@@ -86,8 +91,9 @@ class Box {
   bool is_alive() const;
   // The look at an earlier life that ended without stop(), made when this handle started the box.
   const BoxEnd& found_at_start() const;
-  // Why it ended, as far as a call of this handle has found out: a sentence and what to do, and the
-  // same as one word for programs ("out_of_memory"; docs/cli.md has them all).
+  // Why it ended, as far as a call of this handle has found out, also of an earlier life: a
+  // sentence and what to do, and the same as one word for programs ("out_of_memory";
+  // docs/box-life.md has them all).
   const std::optional<Error>& ended() const;
   std::string_view end_reason() const;
   // What it uses and what holds its limits, while it lives: does not start it.

@@ -10,5 +10,7 @@ namespace temenos {
 
 std::string utc_text(std::chrono::system_clock::time_point moment);
 std::string utc_now();
+// With milliseconds: "2026-11-30T12:00:00.123Z".
+std::string utc_now_ms();
 
 }  // namespace temenos

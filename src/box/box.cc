@@ -33,6 +33,7 @@ Event event_of(const ExecRequest& request, const Result<ExecResult>& result) {
 }  // namespace
 
 Result<void> Box::Impl::ready() {
+  if (const auto end = handle.untold_end(false)) return tl::make_unexpected(explain(*end));
   if (handle.attached()) return {};
   pump.reset();  // of an earlier life
   if (!handle.named()) {
@@ -70,7 +71,14 @@ Box::Box(Box&&) noexcept = default;
 Box& Box::operator=(Box&&) noexcept = default;
 Box::~Box() = default;
 
-Result<void> Box::start() { return impl_->ready(); }
+Result<void> Box::start() {
+  // Whoever wants it started is told of an end by ended(): an error would say that it does not run.
+  if (const auto end = impl_->handle.untold_end(true)) {
+    Error error = impl_->explain(*end);
+    if (!impl_->handle.named()) return tl::make_unexpected(std::move(error));
+  }
+  return impl_->ready();
+}
 
 Result<BoxEnd> Box::stop() {
   auto end = impl_->handle.stop();
@@ -115,6 +123,7 @@ Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
   TRY(impl_->ready());
   const ExecRequest full = completed(request);
   ExecResult so_far;
+  auto refusals = impl_->handle.watch_refusals();
   auto result = impl_->handle.session().exec(
       full, io, &so_far, [&] { return impl_->make_job(full, box::kDefaultJobLog); });
   // The kernel may have killed what this command ran in, and the box ends a moment later.
@@ -129,6 +138,7 @@ Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
       // The kernel ended the command together with its box, as it does with one outside of a box.
       so_far.oom = so_far.truncated = true;
       so_far.signal = "SIGKILL";
+      so_far.oom_evidence = impl_->handle.oom_evidence();
       result = std::move(so_far);
     } else {
       result = tl::make_unexpected(std::move(error));
@@ -141,6 +151,7 @@ Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
     result->oom = !result->oom_evidence.empty();
     if (result->oom) impl_->oom = keeper::OomWatch::begin();
   }
+  if (result && refusals) result->denials = refusals->end();
   impl_->log.write(event_of(full, result));
   return result;
 }

@@ -11,7 +11,9 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "box/limit_plan.h"
+#include "box/limits_probe.h"
 #include "box/watched_file.h"
+#include "egress/plan.h"
 #include "keeper/keeper.h"
 #include "store/start_gate.h"
 #include "sys/file_sys.h"
@@ -57,6 +59,12 @@ BoxStats stats_of(const keeper::Message& message) {
   stats.disk_watched = (numbers.held & Numbers::kWatchedDisk) != 0;
   stats.trouble = keeper::text_of(message);
   return stats;
+}
+
+std::uint32_t promised(const cgroup::Controls& controls) {
+  using keeper::Numbers;
+  return (controls.memory ? Numbers::kHeldMemory : 0) | (controls.cpu ? Numbers::kHeldCpu : 0) |
+         (controls.tasks ? Numbers::kHeldTasks : 0);
 }
 
 // A session that has no room for one more closes the connection without a word.
@@ -126,6 +134,7 @@ Result<void> BoxHandle::prepare(const Policy& policy, const StartOptions& option
     warnings_.emplace_back("nothing that the box writes outside of its mounts outlives its stop");
   }
   env_ = policy->env;
+  filtered_ = policy->network == NetworkMode::kFiltered;
   default_directory_ = options.project_dir.empty() ? kBoxHome
                        : options.directory.empty() ? options.project_dir
                                                    : options.directory;
@@ -153,6 +162,7 @@ BoxHandle BoxHandle::of(const HostDirs& dirs, store::DataDir dir, BoxRecord reco
   box.dirs_ = dirs;
   box.data_ = std::move(dir);
   box.env_ = record.policy->env;
+  box.filtered_ = record.policy->network == NetworkMode::kFiltered;
   if (!record.project_dir.empty()) box.default_directory_ = record.project_dir;
   box.record_ = std::make_unique<BoxRecord>(std::move(record));
   return box;
@@ -166,18 +176,18 @@ Result<void> BoxHandle::attach() {
   return {};
 }
 
-bool BoxHandle::attached() {
-  // It was stopped, or its time was over, while nothing was asked of it: as if it had never been
-  // connected. Any other end is still to be told, by the error of the next call.
-  if (record_ && keeper_ && keeper_->why_ended(0)) {
-    using keeper::EndReason;
-    const auto reason = keeper_->end_reason();
-    if (reason == EndReason::kStopped || reason == EndReason::kTtlOver ||
-        reason == EndReason::kIdle) {
-      detach();
-    }
-  }
-  return session_ != nullptr;
+std::optional<Error> BoxHandle::untold_end(bool ask) {
+  using keeper::EndReason;
+  if (!session_ || !keeper_) return std::nullopt;
+  // One that is ending the box answers with its last word.
+  if (ask) (void)keeper_->alive();
+  const auto end = keeper_->why_ended(0);
+  const auto reason = keeper_->end_reason();
+  const bool asked_for =
+      reason == EndReason::kStopped || reason == EndReason::kTtlOver || reason == EndReason::kIdle;
+  if (!end || !record_ || !asked_for) return end;
+  detach();
+  return std::nullopt;
 }
 
 void BoxHandle::detach() {
@@ -259,8 +269,12 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
       dirs_.cache + "/starts", std::max(1u, std::thread::hardware_concurrency()) * kStartsPerCpu,
       kStartPatience, options.cancel_fd));
   if (durable) launch.listener = TRY(KeeperLink::listen(data_));
-  keeper_ = std::make_unique<KeeperLink>(TRY(KeeperLink::launch(
-      TRY(program(dirs_, "temenos-keeper")), std::move(launch), options.cancel_fd)));
+  auto link = KeeperLink::launch(TRY(program(dirs_, "temenos-keeper")), std::move(launch),
+                                 options.cancel_fd);
+  const auto held = link ? link->ready().numbers.held : 0;
+  const bool refused = !link && link.error().code == Code::kUnsupported;
+  if ((link || refused) && (promised(options.limits.controls) & ~held) != 0) forget_limits(dirs_);
+  keeper_ = std::make_unique<KeeperLink>(TRY(std::move(link)));
   const std::string trouble = keeper::text_of(keeper_->ready());
   if (!trouble.empty()) warnings_.push_back(trouble);
   memory_is_held_ = (keeper_->ready().numbers.held & keeper::Numbers::kHeldMemory) != 0;
@@ -279,6 +293,11 @@ Result<BoxStats> BoxHandle::stats() {
   return stats_of(reply);
 }
 
+std::optional<RefusalWatch> BoxHandle::watch_refusals() {
+  if (!filtered_ || !keeper_) return std::nullopt;
+  return RefusalWatch::begin(*keeper_, data_.directory.get());
+}
+
 bool BoxHandle::ran_out_of_memory() {
   if (!keeper_) return false;
   const auto reply = keeper_->stats();
@@ -291,6 +310,23 @@ Result<SessionClient> BoxHandle::connect() { return connect_through(*keeper_); }
 Result<UniqueFd> BoxHandle::jobs_directory() const {
   return sys::make_directories(data_.directory.get(), "jobs", 0700);
 }
+
+namespace {
+
+// Ordinary programs get a refusal as a page to read, where without these the connection would only
+// be reset. What is in the box itself stays there.
+void add_proxy(std::map<std::string, std::string>& environment) {
+  const std::string proxy = "http://" + std::string(egress::kRouter4) + ":" +
+                            std::to_string(egress::kProxyPort);
+  for (const char* name : {"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"}) {
+    environment[name] = proxy;
+  }
+  for (const char* name : {"NO_PROXY", "no_proxy"}) {
+    environment[name] = "localhost,.localhost,127.0.0.1,::1,[::1]";
+  }
+}
+
+}  // namespace
 
 std::vector<std::string> BoxHandle::environment(
     const std::map<std::string, std::string>& extra) const {
@@ -305,6 +341,7 @@ std::vector<std::string> BoxHandle::environment(
       {"TMPPREFIX", "/tmp/zsh"},
       {"USER", "root"},
   };
+  if (filtered_) add_proxy(all);
   for (const auto& [name, value] : env_) all[name] = value;
   for (const auto& [name, value] : extra) all[name] = value;
   std::vector<std::string> out;
@@ -334,6 +371,7 @@ Error BoxHandle::explain(const Error& error) {
   }
   const auto reason = keeper_->why_ended(0);
   end_reason_ = keeper_->end_reason();
+  oom_evidence_ = keeper_->evidence();
   return reason.value_or(error);
 }
 

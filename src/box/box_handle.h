@@ -21,6 +21,7 @@
 #include "box/host_dirs.h"
 #include "box/jobs.h"
 #include "box/keeper_link.h"
+#include "box/network_log.h"
 #include "box/mounts.h"
 #include "box/session_client.h"
 #include "cgroup/trial.h"
@@ -83,8 +84,13 @@ class BoxHandle {
   const BoxRecord& record() const { return *record_; }
   const store::DataDir& data_dir() const { return data_; }
 
-  // Connected, to a box of which no end has been heard.
-  bool attached();
+  // Connected. An end that nobody had asked for and that has been heard meanwhile is to be told
+  // first: untold_end().
+  bool attached() const { return session_ != nullptr; }
+  // Why the box that this handle is connected to has ended; nothing while it lives. `ask`: its
+  // keeper is asked, else it counts what it has said. One with a name that was stopped, or whose
+  // time was over, is none: it is as if there had been no connection.
+  std::optional<Error> untold_end(bool ask);
   // After an error that says that the box is gone: the next attach() looks anew.
   void detach();
   // This handle's connection; the box must have been started or attached.
@@ -99,6 +105,8 @@ class BoxHandle {
   }
   // What it uses now; it must have been started or attached.
   Result<BoxStats> stats();
+  // What its network refuses from now on; nothing for a box without a filtered one.
+  std::optional<RefusalWatch> watch_refusals();
   // The kernel has killed for want of memory in the box: it is about to end, or has ended.
   bool ran_out_of_memory();
   // A limit of memory is kept for this box: want of it ends the box by name.
@@ -124,6 +132,8 @@ class BoxHandle {
   Error explain(const Error& error);
   // That reason as a value; empty as long as explain() has told none.
   std::optional<keeper::EndReason> end_reason() const { return end_reason_; }
+  // When that is want of memory: which of the kernel's counters says so.
+  const std::string& oom_evidence() const { return oom_evidence_; }
 
  private:
   BoxHandle() = default;
@@ -139,11 +149,13 @@ class BoxHandle {
   std::vector<std::string> warnings_;
   bool memory_is_held_ = false;
   std::map<std::string, std::string> env_;
+  bool filtered_ = false;
   std::string default_directory_ = kBoxHome;
   std::unique_ptr<KeeperLink> keeper_;
   std::unique_ptr<SessionClient> session_;
   BoxEnd found_at_start_;
   std::optional<keeper::EndReason> end_reason_;
+  std::string oom_evidence_;
 };
 
 }  // namespace temenos::box

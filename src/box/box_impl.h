@@ -21,7 +21,8 @@ struct BoxManager::Impl {
   box::HostDirs dirs;
   BoxManagerOptions options;
   std::optional<box::HostProbe> probe;
-  std::optional<cgroup::Trial> limits;
+  // Nothing holds any, and that is sure; what does is remembered elsewhere (box/limits_probe.h).
+  std::optional<cgroup::Trial> no_limits;
 
   Result<box::StartOptions> start_options(const Policy& policy);
 };

@@ -30,7 +30,7 @@ Result<std::uint32_t> Box::Impl::make_job(const ExecRequest& request, std::uint6
 }
 
 Result<void> Box::Impl::attached() {
-  if (handle.attached()) return {};
+  if (const auto end = handle.untold_end(false)) return tl::make_unexpected(explain(*end));
   return handle.attach();
 }
 

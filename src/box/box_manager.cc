@@ -14,10 +14,13 @@ Result<box::StartOptions> BoxManager::Impl::start_options(const Policy& policy) 
   box::StartOptions start;
   start.runsc = probe->runsc.path;
   start.cancel_fd = options.cancel_fd;
-  if (!limits) {
-    limits = cgroup::best_of(TRY(box::probe_limits(dirs)));
+  if (no_limits) {
+    start.limits = *no_limits;
+  } else {
+    start.limits = cgroup::best_of(TRY(
+        box::probe_limits(dirs, policy->limits_mode == LimitsMode::kRequired, options.cancel_fd)));
+    if (!start.limits.controls.any() && !start.limits.no_answer) no_limits = start.limits;
   }
-  start.limits = *limits;
   start.platform = TRY(box::choose_platform(
       *probe, policy->platform, dirs, [&](const gvisor::Runsc& runsc, const std::string& name) {
         if (options.progress) {

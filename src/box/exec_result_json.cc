@@ -31,6 +31,7 @@ boost::json::object to_json(const ExecResult& result) {
   out["signal"] = result.signal ? boost::json::value(*result.signal) : boost::json::value();
   out["timed_out"] = result.timed_out;
   out["oom"] = result.oom;
+  if (!result.oom_evidence.empty()) out["oom_evidence"] = result.oom_evidence;
   out["truncated"] = result.truncated;
   out["duration_ms"] = result.duration.count();
   put_output(out, "stdout", result.stdout_data, result.stdout_omitted);

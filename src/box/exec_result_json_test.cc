@@ -26,6 +26,14 @@ TEST(ExecResultJson, HasEveryFieldOfTheContract) {
             R"("hint":"temenos net allow","time":"2026-01-02T03:04:05Z"}],"left_running":[4,5]})");
 }
 
+TEST(ExecResultJson, WantOfMemoryHasItsEvidence) {
+  ExecResult result;
+  EXPECT_FALSE(to_json(result).contains("oom_evidence"));
+  result.oom = true;
+  result.oom_evidence = "oom_kill rose";
+  EXPECT_EQ(to_json(result).at("oom_evidence").as_string(), "oom_kill rose");
+}
+
 TEST(ExecResultJson, SignalAndJob) {
   ExecResult result;
   result.signal = "SIGKILL";

@@ -164,6 +164,7 @@ Result<Message> KeeperLink::request(const Message& message, std::span<const int>
 void KeeperLink::heard(const Result<Message>& last) {
   ended_ = last ? keeper::to_error(*last) : killed();
   reason_ = last ? static_cast<keeper::EndReason>(last->value) : keeper::EndReason::kKeeperDied;
+  evidence_ = last ? keeper::evidence_of(*last) : "";
 }
 
 Result<UniqueFd> KeeperLink::attach() {
@@ -192,6 +193,12 @@ Result<void> KeeperLink::set_rules(int sealed_file) {
   const auto reply = TRY(request(message, {&sealed_file, 1}));
   if (reply.value != 0) return tl::make_unexpected(keeper::to_error(reply));
   return {};
+}
+
+Result<std::uint32_t> KeeperLink::flush_network_log() {
+  Message message;
+  message.kind = Message::kFlushNetworkLog;
+  return TRY(request(message, {})).value;
 }
 
 Result<Message> KeeperLink::stats() {

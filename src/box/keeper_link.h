@@ -40,6 +40,9 @@ class KeeperLink {
                        const std::array<UniqueFd, 2>& segments);
   // The rules of a filtered network, one a line; they hold when this returns, or the old ones do.
   Result<void> set_rules(int sealed_file);
+  // What the box has asked its network for by now is in the log; how many connections were refused
+  // so far.
+  Result<std::uint32_t> flush_network_log();
   // The keeper answers, so the box lives. While it ends the box, this waits for its last word.
   bool alive();
   // Ends the box and waits until nothing of it runs any more.
@@ -48,6 +51,8 @@ class KeeperLink {
   std::optional<Error> why_ended(int wait_ms);
   // That reason as a value; empty where there is none (a start that failed, say).
   std::optional<keeper::EndReason> end_reason() const { return reason_; }
+  // Of an end for want of memory: which of the kernel's counters says so.
+  const std::string& evidence() const { return evidence_; }
 
  private:
   Result<keeper::Message> request(const keeper::Message& message, std::span<const int> fds);
@@ -59,6 +64,7 @@ class KeeperLink {
   keeper::Message ready_;
   std::optional<Error> ended_;  // the last word
   std::optional<keeper::EndReason> reason_;
+  std::string evidence_;
 };
 
 }  // namespace temenos::box

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "cgroup/hierarchy.h"
 #include "sys/file_sys.h"
 
 namespace temenos::box {
@@ -64,6 +65,11 @@ HostSize host_size() {
   if (getrlimit(RLIMIT_NPROC, &limit) == 0 && geteuid() != 0) {
     size.tasks = std::min<std::uint64_t>(size.tasks, limit.rlim_cur);
   }
+  // A container or a slice has less than the machine.
+  const auto now = cgroup::read_hierarchies();
+  const cgroup::Ceiling ceiling = now ? cgroup::read_ceiling(*now) : cgroup::Ceiling();
+  size.memory_mb = std::min(size.memory_mb, ceiling.memory_bytes.value_or(~0ull) >> 20);
+  size.tasks = std::min(size.tasks, ceiling.tasks.value_or(size.tasks));
   return size;
 }
 

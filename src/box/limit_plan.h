@@ -13,7 +13,8 @@
 
 namespace temenos::box {
 
-// What limits that nobody has named are taken from.
+// What limits that nobody has named are taken from: the least of what the machine, the user and the
+// control groups around this process have.
 struct HostSize {
   std::uint64_t memory_mb = 0;
   std::uint64_t tasks = 0;  // that the calling user can have

@@ -1,6 +1,13 @@
 #include "box/limit_plan.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/text.h"
+#include "cgroup/hierarchy.h"
 
 namespace temenos::box {
 namespace {
@@ -27,6 +34,12 @@ TEST(LimitPlan, WhatIsAskedForIsSetAndTheHostHasRoomForIt) {
   EXPECT_EQ(plan->note, "");
 }
 
+TEST(LimitPlan, TheHostsTasksForThoseOfTheBox) {
+  EXPECT_EQ(host_tasks_for(100, "systrap"), 128 + 8 * 100);
+  EXPECT_EQ(host_tasks_for(100, "ptrace"), 256 + 16 * 100);
+  EXPECT_EQ(host_tasks_for(100, "kvm"), 256 + 16 * 100);
+}
+
 TEST(LimitPlan, ABoxThatNobodyLimitedLeavesTheHostAPart) {
   const auto plan = plan_limits({}, LimitsMode::kBestEffort, kAll, "systrap", kHost);
   ASSERT_TRUE(plan);
@@ -42,6 +55,51 @@ TEST(LimitPlan, ABoxThatNobodyLimitedLeavesTheHostAPart) {
   const auto large = plan_limits({}, LimitsMode::kBestEffort, kAll, "ptrace", {1u << 20, 1u << 22});
   ASSERT_TRUE(large);
   EXPECT_EQ(large->guest_tasks, 4097);
+}
+
+// A group of the older hierarchy below the test's own, and this process in it.
+class InGroup : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const auto now = cgroup::read_hierarchies();
+    ASSERT_TRUE(now);
+    const auto found = now->v1.find(GetParam());
+    if (found == now->v1.end() || found->second.own.empty()) GTEST_SKIP() << "no such hierarchy";
+    before_ = found->second.own;
+    outer_ = before_ + "/temenos-test-" + random_hex(6);
+    if (mkdir(outer_.c_str(), 0755) != 0) GTEST_SKIP() << "no group can be made";
+    inner_ = outer_ + "/inner";
+    ASSERT_EQ(mkdir(inner_.c_str(), 0755), 0);
+    ASSERT_TRUE(put(inner_ + "/cgroup.procs", "0"));
+  }
+  void TearDown() override {
+    if (inner_.empty()) return;
+    EXPECT_TRUE(put(before_ + "/cgroup.procs", "0"));
+    EXPECT_EQ(rmdir(inner_.c_str()), 0);
+    EXPECT_EQ(rmdir(outer_.c_str()), 0);
+  }
+  static bool put(const std::string& file, const std::string& text) {
+    return static_cast<bool>(std::ofstream(file) << text << std::flush);
+  }
+  std::string before_;
+  std::string outer_;
+  std::string inner_;
+};
+INSTANTIATE_TEST_SUITE_P(Of, InGroup, ::testing::Values("memory", "pids"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(InGroup, TheHostIsNoLargerThanTheLeastLimitAboveThisProcess) {
+  const HostSize whole = host_size();
+  const bool memory = GetParam() == std::string("memory");
+  const char* file = memory ? "/memory.limit_in_bytes" : "/pids.max";
+  const auto size = [memory] { return memory ? host_size().memory_mb : host_size().tasks; };
+  EXPECT_EQ(size(), memory ? whole.memory_mb : whole.tasks);
+  ASSERT_TRUE(put(outer_ + file, memory ? "512M" : "500"));
+  EXPECT_EQ(size(), memory ? 512u : 500u);
+  ASSERT_TRUE(put(inner_ + file, memory ? "1G" : "600"));
+  EXPECT_EQ(size(), memory ? 512u : 500u);
+  ASSERT_TRUE(put(inner_ + file, memory ? "256M" : "400"));
+  EXPECT_EQ(size(), memory ? 256u : 400u);
 }
 
 TEST(LimitPlan, RequiredRefusesWhatTheHostDoesNotKeepAndNamesTheFix) {

@@ -22,8 +22,8 @@ constexpr std::uint64_t kMemory = std::uint64_t{16} << 20;
 constexpr std::size_t kTooMuch = std::size_t{64} << 20;
 constexpr std::uint64_t kTasks = 3;
 constexpr std::uint32_t kCpuThousandths = 100;  // 10 ms in each 100
-constexpr std::int64_t kWorkNs = 150'000'000;
-constexpr int kPatienceMs = 5'000;
+constexpr std::int64_t kPatienceNs = 5'000'000'000;
+constexpr int kLookMs = 10;
 
 std::int64_t now_ns() {
   timespec t{};
@@ -48,9 +48,10 @@ bool fork_is_refused() {
   std::size_t count = 0;
   bool refused = false;
   while (count < kTasks + 1 && !refused) {
+    const pid_t self = getpid();
     const pid_t pid = fork();
     if (pid == 0) {
-      pause();
+      if (sys::die_with_parent() && getppid() == self) pause();
       _exit(0);
     }
     if (pid < 0) {
@@ -66,20 +67,15 @@ bool fork_is_refused() {
   return refused;
 }
 
-// Longer than a period of the quota, by the clock: how much of it was work, on a machine that
-// stands still now and then, nobody knows but the kernel, which counts when it held us back.
-void work() {
-  const std::int64_t begin = now_ns();
-  while (now_ns() - begin < kWorkNs) {
-  }
+int run_into_task_limit(const std::vector<int>& join_fds) {
+  if (!join(join_fds)) return kFailed;
+  return fork_is_refused() ? kForkRefused : 0;
 }
 
-int run_into_limits(const std::vector<int>& join_fds, const Controls& controls) {
+int use_cpu(const std::vector<int>& join_fds) {
   if (!join(join_fds)) return kFailed;
-  int seen = 0;
-  if (controls.tasks && fork_is_refused()) seen |= kForkRefused;
-  if (controls.cpu) work();
-  return seen;
+  for (volatile unsigned work = 0;; work = work + 1) {
+  }
 }
 
 int use_memory(const std::vector<int>& join_fds) {
@@ -91,14 +87,18 @@ int use_memory(const std::vector<int>& join_fds) {
   return 0;
 }
 
-template <typename F>
-Result<sys::ExitStatus> in_child(F work) {
+// Until it ends, or `enough`, or patience does.
+template <typename F, typename G>
+Result<sys::ExitStatus> in_child(F work, G enough) {
   auto child = TRY(sys::start_in_namespaces(0, [&work] {
     if (!sys::die_with_parent()) return kFailed;
     return work();
   }));
   pollfd fd{child.pidfd(), POLLIN, 0};
-  if (poll(&fd, 1, kPatienceMs) <= 0) child.send(SIGKILL);
+  const std::int64_t end = now_ns() + kPatienceNs;
+  while (poll(&fd, 1, kLookMs) <= 0 && !enough() && now_ns() < end) {
+  }
+  child.send(SIGKILL);
   const auto status = child.wait();
   if (!status) return fail(Code::kInternal, "waiting for a child");
   return *status;
@@ -110,15 +110,22 @@ Result<Controls> bite(Group& group) {
   (void)group.limit({kMemory, kCpuThousandths, kTasks});  // what was refused is not in controls()
   const auto fds = group.join_fds();
   Controls held;
-  const auto first = TRY(in_child([&] { return run_into_limits(fds, group.controls()); }));
+  const auto until_it_ends = [] { return false; };
+  const auto first = TRY(in_child([&] { return run_into_task_limit(fds); }, until_it_ends));
   if (first.code < 0 || (first.code & kFailed) != 0) {
     return fail(Code::kUnsupported, "no process can be put into the group");
   }
-  held.tasks = (first.code & kForkRefused) != 0;
-  held.cpu = group.throttled() > 0;
+  held.tasks = group.controls().tasks && (first.code & kForkRefused) != 0;
+  if (group.controls().cpu) {
+    // How much of a time was work, on a machine that is busy or stands still now and then, nobody
+    // knows but the kernel, which counts when it held us back.
+    const auto held_back = [&group] { return group.throttled() > 0; };
+    TRY(in_child([&] { return use_cpu(fds); }, held_back));
+    held.cpu = held_back();
+  }
   if (!group.controls().memory) return held;
   const auto before = group.oom_kills();
-  const auto second = TRY(in_child([&] { return use_memory(fds); }));
+  const auto second = TRY(in_child([&] { return use_memory(fds); }, until_it_ends));
   held.memory = second.signal == SIGKILL && group.oom_kills() > before;
   return held;
 }

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr std::uint64_t kPeriodUs = 100'000;  // of CPU quotas; the kernel's own default
 constexpr std::uint64_t kMinQuotaUs = 1'000;
-constexpr std::chrono::milliseconds kFreezeStep{5};
+constexpr std::chrono::milliseconds kFreezeStep{1};
 
 Result<std::string> read_file(int directory, const char* name) {
   const UniqueFd fd(openat(directory, name, O_RDONLY | O_CLOEXEC));
@@ -137,7 +137,6 @@ Result<void> Group::open_v1(const std::string& controller, int directory) {
   if (controller == "pids") tasks_ = again(directory);
   if (controller == "cpu" && has(directory, "cpu.cfs_quota_us")) cpu_ = again(directory);
   if (controller == "cpuacct") cpu_account_ = again(directory);
-  if (controller == "freezer") freezer_ = again(directory);
   controls_.tasks = static_cast<bool>(tasks_);
   controls_.cpu = static_cast<bool>(cpu_);
   if (controller != "memory") return {};
@@ -225,6 +224,10 @@ std::uint64_t Group::oom_kills() const {
   return field(sys::read_all(oom_counter_.get(), kMaxFile).value_or(""), "oom_kill").value_or(0);
 }
 
+const char* Group::oom_counter() const {
+  return kind_ == Kind::kUnified ? "memory.events" : "memory.oom_control";
+}
+
 std::uint64_t Group::refused_tasks() const {
   if (!tasks_) return 0;
   return field(read_file(tasks_.get(), "pids.events").value_or(""), "max").value_or(0);
@@ -270,21 +273,17 @@ Usage Group::usage() const {
 
 Result<void> Group::freeze(bool still, int timeout_ms) {
   if (!freezer_) return fail(Code::kUnsupported, "this group cannot be frozen");
-  const bool v1 = kind_ == Kind::kV1;
-  const UniqueFd fd(
-      openat(freezer_.get(), v1 ? "freezer.state" : "cgroup.freeze", O_WRONLY | O_CLOEXEC));
+  const UniqueFd fd(openat(freezer_.get(), "cgroup.freeze", O_WRONLY | O_CLOEXEC));
   if (!fd) return fail_errno(errno, "opening the freezer");
-  TRY(sys::write_all(fd.get(), v1 ? (still ? "FROZEN" : "THAWED") : (still ? "1" : "0")));
+  TRY(sys::write_all(fd.get(), still ? "1" : "0"));
   if (!still) return {};
   const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   for (;;) {
-    const std::string state =
-        read_file(freezer_.get(), v1 ? "freezer.state" : "cgroup.events").value_or("");
-    if (v1 ? state.starts_with("FROZEN") : field(state, "frozen") == 1) return {};
+    if (field(read_file(freezer_.get(), "cgroup.events").value_or(""), "frozen") == 1) return {};
     if (std::chrono::steady_clock::now() >= limit) {
       return fail(Code::kTimedOut, "the box does not stand still");
     }
-    // Neither hierarchy has an event for it that could be waited for with a limit.
+    // Its event would have to be waited for with a limit, too, and mostly it is over at once.
     std::this_thread::sleep_for(kFreezeStep);
   }
 }

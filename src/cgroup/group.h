@@ -39,7 +39,7 @@ class Group {
   // Below directories that exist. `unified`: the group's directory in the unified hierarchy, with
   // the controllers enabled in its parent. Makes it; there must be none of this name.
   static Result<Group> make_unified(const std::string& directory);
-  // The parents in the hierarchies of memory, pids, cpu, cpuacct and freezer: those that are there.
+  // The parents in the hierarchies of memory, pids, cpu and cpuacct: those that are there.
   static Result<Group> make_v1(const std::vector<std::pair<std::string, std::string>>& parents,
                                const std::string& name);
 
@@ -52,8 +52,9 @@ class Group {
   // To be written "0" into by who joins, each of them. Borrowed.
   std::vector<int> join_fds() const;
 
-  // Since the group was made.
+  // Since the group was made; and the name of the file that says so.
   std::uint64_t oom_kills() const;
+  const char* oom_counter() const;
   std::uint64_t refused_tasks() const;  // forks that failed at the limit
   std::uint64_t throttled() const;      // periods in which the CPU quota held it back
   // For poll(2): something about its memory has happened, look at oom_kills(). In the older
@@ -63,6 +64,8 @@ class Group {
   void clear_memory_event();
   Usage usage() const;
 
+  // Not v1, whose frozen processes cannot even be killed: the death of who froze them would leave
+  // them for ever.
   bool can_freeze() const { return static_cast<bool>(freezer_); }
   // Stops or continues all that runs in it. Returns when the kernel says that all stand still, or
   // after `timeout_ms`.

@@ -1,6 +1,7 @@
 #include "cgroup/hierarchy.h"
 
 #include <algorithm>
+#include <charconv>
 #include <vector>
 
 #include "base/text.h"
@@ -11,6 +12,7 @@ namespace temenos::cgroup {
 namespace {
 
 constexpr std::size_t kMaxText = 4u << 20;
+constexpr std::size_t kMaxLimit = 64;  // a number or "max"
 constexpr const char* kControllers[] = {"memory", "pids", "cpu", "cpuacct", "freezer"};
 
 std::string unescape(std::string_view text) {
@@ -61,7 +63,45 @@ std::string directory_of(const std::string& mount, const std::string& root,
   return path.starts_with(root + "/") ? mount + path.substr(root.size()) : "";
 }
 
+// "max", a missing file and one that cannot be read are no limit.
+std::optional<std::uint64_t> least(std::optional<std::uint64_t> one, std::string_view text) {
+  std::uint64_t value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (read.ec != std::errc()) return one;
+  return std::min(one.value_or(value), value);
+}
+
+// Of `file` in the own group and in each one above it, up to the mount.
+std::optional<std::uint64_t> least_of(std::optional<std::uint64_t> value, const Hierarchy& in,
+                                      const std::string& file) {
+  if (in.own.empty()) return value;
+  for (std::string at = in.own; at.size() >= in.mount.size(); at = at.substr(0, at.rfind('/'))) {
+    value = least(value, sys::read_path(at + "/" + file, kMaxLimit).value_or(""));
+  }
+  return value;
+}
+
 }  // namespace
+
+Ceiling read_ceiling(const Hierarchies& now) {
+  Ceiling ceiling;
+  ceiling.memory_bytes = least_of(ceiling.memory_bytes, now.unified, "memory.max");
+  ceiling.tasks = least_of(ceiling.tasks, now.unified, "pids.max");
+  if (const auto pids = now.v1.find("pids"); pids != now.v1.end()) {
+    ceiling.tasks = least_of(ceiling.tasks, pids->second, "pids.max");
+  }
+  const auto memory = now.v1.find("memory");
+  if (memory == now.v1.end() || memory->second.own.empty()) return ceiling;
+  // The kernel has done it here, also for groups out of sight (memory.txt, "5.2 stat file").
+  constexpr std::string_view kKey = "hierarchical_memory_limit ";
+  const std::string stat =
+      sys::read_path(memory->second.own + "/memory.stat", kMaxText).value_or("");
+  for (const auto& line : split(stat, '\n')) {
+    if (!line.starts_with(kKey)) continue;
+    ceiling.memory_bytes = least(ceiling.memory_bytes, std::string_view(line).substr(kKey.size()));
+  }
+  return ceiling;
+}
 
 bool Hierarchies::only_unified() const {
   if (unified.mount.empty()) return false;

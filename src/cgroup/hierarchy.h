@@ -4,7 +4,9 @@
 // the paths in them may hold any byte; mountinfo writes space, tab, newline and backslash as \ooo.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +26,14 @@ struct Hierarchies {
   // No controller that matters belongs to an older hierarchy.
   bool only_unified() const;
 };
+
+// The least limits of this process' group and of those above it, as far as they are in sight.
+// Empty: none.
+struct Ceiling {
+  std::optional<std::uint64_t> memory_bytes;
+  std::optional<std::uint64_t> tasks;
+};
+Ceiling read_ceiling(const Hierarchies& now);
 
 Hierarchies parse_hierarchies(std::string_view mountinfo, std::string_view self_cgroup);
 Result<Hierarchies> read_hierarchies();

@@ -31,7 +31,7 @@ constexpr std::size_t kMaxName = 200;
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr int kScopeTimeoutMs = 5'000;  // a bus that hangs must not hold up a start
 constexpr std::chrono::milliseconds kRemoveStep{5};
-constexpr const char* kV1Controllers[] = {"memory", "pids", "cpu", "cpuacct", "freezer"};
+constexpr const char* kV1Controllers[] = {"memory", "pids", "cpu", "cpuacct"};
 
 std::string user_name() {
   const passwd* entry = getpwuid(geteuid());
@@ -132,7 +132,12 @@ Result<Group> make_in_scope(const Request& request) {
   const bool moved = scope.ends_with("/" + request.name + ".scope");
   // What counts is where this process is: an answer may be lost.
   if (!moved && !ran) {
-    return tl::make_unexpected(std::move(ran).error().with_context("systemd does not answer"));
+    return tl::make_unexpected(
+        std::move(ran)
+            .error()
+            .with_context("systemd does not answer")
+            .with_hint(system ? "see 'systemctl status'; 'temenos doctor' asks it again"
+                              : "see 'systemctl --user status'; 'temenos doctor' asks it again"));
   }
   if (!moved && ran->status.code != 0) {
     const std::string text = ran->output.substr(0, ran->output.find('\n'));

@@ -1,4 +1,5 @@
 // temenos doctor: what works on this host, what does not, and the one command that would fix it.
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 
 #include "base/text.h"
 #include "base/try.h"
+#include "base/unique_fd.h"
 #include "box/box_handle.h"
 #include "box/limit_plan.h"
 #include "box/limits_probe.h"
@@ -16,6 +18,7 @@
 #include "box/platform_trial.h"
 #include "cli/command.h"
 #include "codec/json.h"
+#include "disk/quota.h"
 #include "keeper/id_plan.h"
 #include "keeper/keeper.h"
 #include "sys/process_sys.h"
@@ -87,6 +90,7 @@ std::string find_tool(const std::string& name) {
 struct Diagnosis {
   std::string runsc_error;
   box::LimitTrials limits;
+  std::string why_watched;  // the limit of disk; empty: the kernel keeps it
   box::HostProbe probe;
   UserNamespace userns;
   box::NetworkTrial network;
@@ -94,12 +98,19 @@ struct Diagnosis {
   bool ok() const { return !chosen.empty(); }
 };
 
+std::string why_disk_is_watched(const box::HostDirs& dirs) {
+  const UniqueFd data(open(dirs.data.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto held = disk::can_hold_by_quota(data.get());
+  return held ? "" : held.error().to_string();
+}
+
 Result<Diagnosis> diagnose() {
   Diagnosis out;
   const auto dirs = TRY(box::host_dirs());
   box::sweep(dirs);
   out.userns = check_user_namespace();
-  out.limits = TRY(box::try_limits(dirs));
+  out.limits = TRY(box::try_limits(dirs, -1));
+  out.why_watched = why_disk_is_watched(dirs);
   out.network = box::try_network(dirs);
   auto probe = box::probe_runsc(dirs);
   if (!probe) {
@@ -121,7 +132,7 @@ json::object network_to_json(const box::NetworkTrial& trial) {
           {"why", trial.why},       {"fix", trial.fix}};
 }
 
-json::object limits_to_json(const box::LimitTrials& trials) {
+json::object limits_to_json(const box::LimitTrials& trials, const std::string& why_watched) {
   const auto best = cgroup::best_of(trials);
   json::array tried;
   for (const auto& trial : trials) {
@@ -136,6 +147,8 @@ json::object limits_to_json(const box::LimitTrials& trials) {
           {"memory", best.controls.memory},
           {"cpu", best.controls.cpu},
           {"pids", box::held_here(best).tasks},
+          {"disk", json::object{{"held_by", why_watched.empty() ? "project_quota" : "watch"},
+                                {"why", why_watched}}},
           {"why", best.why},
           {"fix", best.fix},
           {"tried", std::move(tried)}};
@@ -195,6 +208,12 @@ json::value to_json_value(const Diagnosis& d) {
                               {"why", d.userns.why}}},
       {"network", network_to_json(d.network)},
       {"limits", limits_to_json(d.limits)},
+      {"network", json::object{{"netns", d.userns.ok},
+                               {"nft", false},
+                               {"tproxy", false},
+                               {"mode", "none"},
+                               {"why", kNetworkWhy}}},
+      {"limits", limits_to_json(d.limits, d.why_watched)},
       // A box that started had its overlay; one that did not says why.
       {"overlay", json::object{{"ok", d.ok()}, {"why", box_why}}},
       {"tools", tools},
@@ -220,6 +239,9 @@ void print(const Diagnosis& d) {
       d.network.enforced ? "a filtered network is enforced: namespaces, nft, TPROXY"
                          : "no filtered network: " + d.network.why + ": " + d.network.fix);
   print_limits(d.limits);
+  row(true, "disk",
+      d.why_watched.empty() ? "--disk is a project quota: the kernel keeps it"
+                            : "--disk is watched, not kept by the kernel (" + d.why_watched + ")");
   for (const auto& tool : kTools) {
     const std::string path = find_tool(tool.name);
     row(!path.empty(), tool.name,

@@ -82,6 +82,17 @@ int status_of(const ExecResult& result) {
   return 128 + number;
 }
 
+// Who waited for a minute of retries is to know why.
+void say_denials(const std::vector<Denial>& denials) {
+  constexpr std::size_t kShown = 5;
+  for (std::size_t i = 0; i < std::min(denials.size(), kShown); ++i) {
+    warn("refused: " + escape(denials[i].target) + " (" + escape(denials[i].hint) + ")");
+  }
+  if (denials.size() > kShown) {
+    warn("and " + std::to_string(denials.size() - kShown) + " others: --json has them");
+  }
+}
+
 Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
                 const Invocation& invocation) {
   if (!invocation.has_separator || invocation.command.empty()) {
@@ -139,6 +150,7 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
   }
   if (exec_flags.json) printf("%s\n", serialize_json(to_json(*result)).c_str());
   if (result->truncated && !result->oom && !exec_flags.json) warn("output was cut short");
+  if (!exec_flags.json) say_denials(result->denials);
   if (result->timed_out) {
     warn("timed out after " + std::to_string(result->duration.count()) +
          " ms: the command and all it started were ended");

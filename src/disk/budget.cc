@@ -19,21 +19,46 @@ constexpr std::uint64_t kMinSlackFiles = 64;
 // What a box may use up more while its host has too little.
 constexpr std::uint64_t kLowBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kLowFiles = 256;
-// With that much left there is time: no box writes so much in one of the long intervals.
-constexpr std::uint64_t kAmpleBytes = std::uint64_t{1} << 30;
-constexpr std::uint64_t kAmpleFiles = 20'000;
-constexpr auto kLongInterval = 100ms;
-constexpr auto kShortInterval = 20ms;
-constexpr auto kBusyInterval = 5ms;  // while somebody writes
+// Until a box that is seen to be too fast stands still.
+constexpr auto kAhead = 25ms;
+constexpr auto kSpeedFades = 100ms;  // in which what was once seen of it is forgotten
+// A count that takes little time is not made more than so often by what others write.
+constexpr auto kPause = 15ms;
+// Nobody uses up more in a second, if he was not seen to do so.
+constexpr std::uint64_t kFastestBytes = std::uint64_t{2} << 30;
+constexpr std::uint64_t kFastestFiles = 100'000;
+constexpr auto kShortInterval = 5ms;
+constexpr auto kLongInterval = 500ms;
+// Where nothing has been used up for so long, whoever begins to may get that part of his limit
+// further: a box that does nothing need not wake anybody to have that seen.
+constexpr auto kQuiet = 1s;
+constexpr std::uint64_t kQuietShare = 8;
+constexpr auto kQuietInterval = 20ms;  // but not oftener, and after a while not even that
+constexpr auto kLongQuietInterval = 50ms;
+constexpr int kQuietSteps = 200;
 // Of counts while the box runs, which cost it little of its time.
 constexpr auto kLivePeriod = 5s;
 constexpr int kLiveShare = 50;
 constexpr auto kLatePeriod = 100ms;  // where free space is told late
 constexpr int kLateShare = 20;
+constexpr auto kShortCount = 50ms;  // mostly that of a machine that has much to do
+constexpr int kShortLateShare = 5;
+constexpr auto kLateInterval = 20ms;
 
 // Those of which it is known.
 constexpr std::uint32_t kPromptTypes[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, TMPFS_MAGIC,
                                           F2FS_SUPER_MAGIC};
+
+std::uint64_t part(std::uint64_t of, Budget::Clock::duration time) {
+  return static_cast<std::uint64_t>(static_cast<double>(of) *
+                                    std::chrono::duration<double>(time).count());
+}
+
+// In which `amount` can be used up.
+std::chrono::milliseconds time_for(std::uint64_t amount, std::uint64_t fastest) {
+  const double seconds = static_cast<double>(amount) / static_cast<double>(fastest);
+  return std::chrono::milliseconds(static_cast<int>(std::min(seconds, 1.0) * 1000));
+}
 
 std::uint64_t less(std::uint64_t from, std::uint64_t what) { return from > what ? from - what : 0; }
 
@@ -69,20 +94,37 @@ bool Budget::host_is_low() const {
           space_->free_files < floor_of(space_->total_files, kHostFiles));
 }
 
+void Budget::see_fall(const Space& space, Clock::time_point now) {
+  const Amount fall{less(space_->free_bytes, space.free_bytes),
+                    less(space_->free_files, space.free_files)};
+  fallen_.bytes += fall.bytes;
+  fallen_.files += fall.files;
+  if (fall.bytes > 0 || fall.files > 0) last_fall_ = now;
+  // Who has just stood still is as fast again at once.
+  const std::chrono::duration<double> time = std::max<Clock::duration>(now - looked_, 1ms);
+  const double fading = std::max(1 - time / kSpeedFades, 0.0);
+  const auto faster = [&](std::uint64_t before, std::uint64_t what) {
+    return static_cast<std::uint64_t>(
+        std::max(static_cast<double>(before) * fading, static_cast<double>(what) / time.count()));
+  };
+  speed_ = {faster(speed_.bytes, fall.bytes), faster(speed_.files, fall.files)};
+}
+
+bool Budget::may_be_over() const {
+  const Amount room = this->room();
+  return fallen_.bytes + part(speed_.bytes, kAhead) >= room.bytes ||
+         fallen_.files + part(speed_.files, kAhead) >= room.files;
+}
+
 Budget::Look Budget::look(const Space& space, Clock::time_point now) {
-  if (space_) {
-    const Amount fall{less(space_->free_bytes, space.free_bytes),
-                      less(space_->free_files, space.free_files)};
-    fallen_.bytes += fall.bytes;
-    fallen_.files += fall.files;
-    is_falling_ = fall.bytes > 0 || fall.files > 0;
-  }
+  if (space_) see_fall(space, now);
+  if (!space_) last_fall_ = now;
+  looked_ = now;
   space_ = space;
   const bool low = host_is_low();
   if (!low) use_at_low_.reset();
-  const Amount room = this->room();
   Look look = Look::kNone;
-  if (fallen_.bytes >= room.bytes || fallen_.files >= room.files ||
+  if (may_be_over() ||
       (low && (!use_at_low_ || fallen_.bytes >= kLowBytes || fallen_.files >= kLowFiles))) {
     // A host on which others write as well: the box has at least half of the time.
     if (now >= next_still_) look = Look::kStill;
@@ -99,9 +141,12 @@ Budget::Look Budget::look(const Space& space, Clock::time_point now) {
 Budget::Verdict Budget::counted(const Use& use, bool still, Clock::time_point begin,
                                 Clock::time_point end) {
   const auto took = end - begin;
-  if (still) next_still_ = end + took;
+  if (still)
+    next_still_ =
+        end + std::max<Clock::duration>(took, std::min<Clock::duration>(4 * took, kPause));
   const bool late = !space_ || !space_->is_prompt;
-  next_live_ = end + (late ? std::max<Clock::duration>(kLatePeriod, kLateShare * took)
+  const int late_share = took <= kShortCount ? kShortLateShare : kLateShare;
+  next_live_ = end + (late ? std::max<Clock::duration>(kLatePeriod, late_share * took)
                            : std::max<Clock::duration>(kLivePeriod, kLiveShare * took));
   const Use before = use_;
   use_ = use;
@@ -117,7 +162,10 @@ Budget::Verdict Budget::counted(const Use& use, bool still, Clock::time_point be
   fallen_ = {};
   if (limit_.is_over(use)) return Verdict::kOverLimit;
   if (!space_ || !host_is_low()) return Verdict::kGood;
-  if (!use_at_low_) use_at_low_ = before;
+  // `before` may have been too much: counted while it moved its files about.
+  if (!use_at_low_) {
+    use_at_low_ = Use{std::min(before.bytes, use.bytes), std::min(before.files, use.files)};
+  }
   if (use.bytes >= use_at_low_->bytes + kLowBytes || use.files >= use_at_low_->files + kLowFiles) {
     return Verdict::kHostFull;
   }
@@ -126,12 +174,26 @@ Budget::Verdict Budget::counted(const Use& use, bool still, Clock::time_point be
 
 std::chrono::milliseconds Budget::interval() const {
   if (!space_) return kShortInterval;
+  if (!space_->is_prompt) return kLateInterval;
   const Amount room = this->room();
-  const bool ample =
-      less(room.bytes, fallen_.bytes) >= kAmpleBytes &&
-      less(room.files, fallen_.files) >= kAmpleFiles &&
-      less(space_->free_bytes, floor_of(space_->total_bytes, kHostBytes)) >= kAmpleBytes;
-  return ample ? kLongInterval : is_falling_ ? kBusyInterval : kShortInterval;
+  Amount left{less(room.bytes, fallen_.bytes), less(room.files, fallen_.files)};
+  const bool quiet = looked_ - last_fall_ >= kQuiet;
+  if (quiet)
+    left = {left.bytes + limit_.bytes / kQuietShare, left.files + limit_.files / kQuietShare};
+  left.bytes =
+      std::min(left.bytes, less(space_->free_bytes, floor_of(space_->total_bytes, kHostBytes)));
+  if (space_->total_files > 0) {
+    left.files =
+        std::min(left.files, less(space_->free_files, floor_of(space_->total_files, kHostFiles)));
+  }
+  const auto time = std::min(time_for(left.bytes, std::max(kFastestBytes, speed_.bytes)),
+                             time_for(left.files, std::max(kFastestFiles, speed_.files)));
+  const auto rest =
+      std::chrono::floor<std::chrono::milliseconds>(looked_ - last_fall_) / kQuietSteps;
+  const auto least =
+      quiet ? std::clamp<std::chrono::milliseconds>(rest, kQuietInterval, kLongQuietInterval)
+            : std::chrono::milliseconds(kShortInterval);
+  return std::clamp<std::chrono::milliseconds>(time / 2, least, kLongInterval);
 }
 
 }  // namespace temenos::disk

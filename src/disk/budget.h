@@ -2,12 +2,13 @@
 // any system call.
 //
 // Counting a box's files takes time, asking a file system how much of it is free takes none. So
-// that is asked often, and the files are counted when so much has been used up, by whomever, that
-// the box may be over its limit. The box stands still for that count: while it runs it could move
-// its files about where they are just not looked for. Without it, every few seconds, they are
-// counted for those who want to know, and for what the free space does not tell: when others free
-// as much as the box takes. Some file systems (btrfs) say too late what they have promised; there
-// that is done as often as it costs little.
+// that is asked often: the oftener the less there is to be used up, and seldom while nobody uses up
+// anything. The files are counted when so much has been used up, by whomever, that the box may be
+// over its limit before it stands still. The box stands still for that count: while it runs it
+// could move its files about where they are just not looked for. Without it, every few seconds,
+// they are counted for those who want to know, and for what the free space does not tell: when
+// others free as much as the box takes. Some file systems (btrfs) say too late what they have
+// promised; there that is done as often as it costs little.
 //
 // Thread-safety: plain values.
 #pragma once
@@ -63,6 +64,8 @@ class Budget {
   };
   Amount room() const;
   bool host_is_low() const;
+  void see_fall(const Space& space, Clock::time_point now);
+  bool may_be_over() const;
 
   Limit limit_;
   Use use_;
@@ -70,8 +73,10 @@ class Budget {
   std::optional<Space> space_;     // at the last look
   std::optional<Space> counted_;   // when the last count began
   Amount fallen_;                  // how much less was free from look to look, since sure_
+  Amount speed_;                   // of that, in a second, of late
   std::optional<Use> use_at_low_;  // by the last count before the host had too little
-  bool is_falling_ = false;
+  Clock::time_point looked_;
+  Clock::time_point last_fall_;
   Clock::time_point next_still_;
   Clock::time_point next_live_;
 };

@@ -44,25 +44,36 @@ Result<Use> count(int directory, const std::vector<UniqueFd>& processes,
     use = use_of_tree(directory, ask.max_files, socket);
   }
   if (!use) return use;
-  const Use nameless = use_of_nameless(processes, devices);
+  const Use nameless = TRY(use_of_nameless(processes, devices));
   return Use{use->bytes + nameless.bytes, use->files + nameless.files};
 }
 
-Answer answer(int directory, const std::array<dev_t, 2>& devices, const Ask& ask, int socket) {
-  const auto processes = sandbox_processes();
-  std::optional<StandStill> still;
-  if (ask.stop != 0) still.emplace(processes);
-  const auto use = count(directory, processes, devices, ask, socket);
+std::int32_t errno_of(const Error& error) {
+  return error.sys_errno != 0 ? error.sys_errno : EAGAIN;
+}
+
+Result<void> answer(int directory, const std::array<dev_t, 2>& devices, const Ask& ask,
+                    int socket) {
   Answer out;
   out.number = ask.number;
+  const auto processes = sandbox_processes();
+  if (!processes) {
+    out.sys_errno = errno_of(processes.error());
+    return send(socket, out);
+  }
+  std::optional<StandStill> stopped;
+  if (ask.stop != 0) stopped.emplace(*processes);
+  const auto use = count(directory, *processes, devices, ask, socket);
+  if (!use) out.sys_errno = errno_of(use.error());
   if (use) {
     out.bytes = use->bytes;
     out.files = use->files;
-    if (still && Limit{ask.max_bytes, ask.max_files}.is_over(*use)) still->for_ever();
-  } else {
-    out.sys_errno = use.error().sys_errno != 0 ? use.error().sys_errno : EAGAIN;
   }
-  return out;
+  auto sent = send(socket, out);
+  if (use && ask.still != 0 && Limit{ask.max_bytes, ask.max_files}.is_over(*use)) {
+    kill_all(*processes);
+  }
+  return sent;
 }
 
 }  // namespace
@@ -75,8 +86,7 @@ int meter_main(int socket, int directory, dev_t overlay) {
   for (;;) {
     const auto ask = receive_whole<Ask>(socket);
     if (!ask) return 0;
-    const Answer out = answer(directory, devices, *ask, socket);
-    if (!send(socket, out)) return 0;
+    if (!answer(directory, devices, *ask, socket)) return 0;
   }
 }
 

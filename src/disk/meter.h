@@ -1,10 +1,11 @@
 // The process that counts what a box's files take, for a keeper that may not look at them itself.
 //
 // It is a child of helper: root of the box's user namespace, in helper's mount namespace, with the
-// rights to read any directory, to see the sandbox's descriptors and to stop its processes, and no
-// others. It holds the directory of the box's files and one socket, and nothing of what the box
-// made is parsed: the kernel gives names, sizes and numbers. It dies with helper, which is process
-// 1 of its PID namespace. The sandbox cannot inspect it (sys::forbid_inspection holds over fork).
+// rights to read any directory, to see the sandbox's descriptors and to stop or kill its processes,
+// and no others. It holds the directory of the box's files and one socket, and nothing of what the
+// box made is parsed: the kernel gives names, sizes and numbers. It dies with helper, which is
+// process 1 of its PID namespace. The sandbox cannot inspect it (sys::forbid_inspection holds over
+// fork).
 #pragma once
 
 #include <sys/types.h>
@@ -19,10 +20,12 @@ namespace temenos::disk {
 // keeper → meter: count.
 struct Ask {
   std::uint64_t number = 0;  // comes back with the answer
-  // More than that, and a sandbox that was stopped does not go on.
   std::uint64_t max_bytes = 0;
   std::uint64_t max_files = 0;
-  std::uint64_t stop = 0;  // the sandbox is to be stopped meanwhile
+  // It stands still, or is to be stopped meanwhile: what has more than that is killed at once, who
+  // is in the middle of a large write, too. The answer is sent before.
+  std::uint32_t still = 0;
+  std::uint32_t stop = 0;
 };
 // meter → keeper. `sys_errno`: not counted. An Ask that another one follows before its answer gets
 // none.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <optional>
@@ -41,27 +42,29 @@ Result<void> join(int directory, std::uint32_t id) {
 
 }  // namespace
 
+Result<void> can_hold_by_quota(int directory) {
+  if (geteuid() != 0) return fail(Code::kUnsupported, "only root may set a project quota");
+  if (!sys::project_of(directory)) {
+    return fail(Code::kUnsupported, "the file system has no projects");
+  }
+  const auto quota = sys::project_quota(directory, kProjects);
+  if (!quota && quota.error().sys_errno == ENOSYS) {
+    return fail(Code::kUnsupported, "this kernel has no quotas");
+  }
+  if (!quota) return fail(Code::kUnsupported, "the file system has no project quotas");
+  if (sys::keeps_project_quotas(directory)) return {};
+  return fail(Code::kUnsupported, "project quotas are counted here, but not kept");
+}
+
 Result<void> hold_by_quota(int data_dir, int directory, const Limit& limit) {
   const auto id = project_for(data_dir);
   if (!id) return fail(Code::kUnsupported, "inode numbers are too large for projects");
-  // First, because it is what most file systems lack.
-  TRY(sys::project_quota(directory, *id));
+  TRY(can_hold_by_quota(directory));
   TRY(join(directory, *id));
   TRY(sys::limit_project(directory, *id, limit.bytes, limit.files));
   const auto quota = TRY(sys::project_quota(directory, *id));
   if (limit.is_over({quota.used_bytes, quota.used_files})) {
     return fail(Code::kExhausted, describe(Use{quota.used_bytes, quota.used_files}));
-  }
-  // A file system that only counts has the limit but does not keep it. One that keeps it says so
-  // here: for who is in the project, it is as large as that.
-  struct statvfs st{};
-  if (fstatvfs(directory, &st) != 0) return fail_errno(errno, "fstatvfs");
-  struct statvfs whole{};
-  if (fstatvfs(data_dir, &whole) != 0) return fail_errno(errno, "fstatvfs");
-  const std::uint64_t size = st.f_blocks * st.f_frsize;
-  const bool is_shown = size <= limit.bytes && quota.limit_bytes >= limit.bytes;
-  if (!is_shown && limit.bytes < whole.f_blocks * whole.f_frsize) {
-    return fail(Code::kUnsupported, "project quotas are counted here, but not kept");
   }
   return {};
 }

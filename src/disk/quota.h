@@ -12,6 +12,9 @@
 
 namespace temenos::disk {
 
+// Whether that can be had for boxes whose data dirs lie in `directory`; an error says why not.
+Result<void> can_hold_by_quota(int directory);
+
 // The files of the box in `data_dir`, which lie in `directory` below it, take no more from now on.
 // An error says why this cannot be had here: kExhausted when they take more already, anything else
 // when somebody else has to watch.

@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 
 #include "base/text.h"
@@ -29,7 +31,7 @@ constexpr std::size_t kMaxProcNames = 1u << 20;
 constexpr std::size_t kMaxTasks = 1u << 16;
 // Beyond that many a file counts for each of its descriptors.
 constexpr std::size_t kMaxNameless = 1u << 16;
-constexpr std::chrono::milliseconds kStandStill{20};
+constexpr std::chrono::milliseconds kStandStill{5};
 
 bool dot_or_dotdot(const char* name) { return strcmp(name, ".") == 0 || strcmp(name, "..") == 0; }
 
@@ -137,24 +139,36 @@ class Walk {
   Use use_;
 };
 
-// Of the text of /proc/PID/stat: what comes after the name, which may hold anything.
-bool read_stat(int process, const std::string& path, char& state, int& parent) {
+// It has ended between a look and the next.
+bool is_gone(const Error& error) { return error.sys_errno == ENOENT || error.sys_errno == ESRCH; }
+
+struct Stat {
+  char state = 'X';
+  int parent = 0;
+};
+// Of the text of /proc/PID/stat: what comes after the name, which may hold anything. Nothing: it
+// has ended.
+Result<std::optional<Stat>> read_stat(int process, const std::string& path) {
   const auto fd = sys::open_beneath(process, path, O_RDONLY);
-  const auto text = fd ? sys::read_all(fd->get(), kMaxProcFile) : Result<std::string>("");
+  const auto text = fd ? sys::read_all(fd->get(), kMaxProcFile) : tl::make_unexpected(fd.error());
+  if (!text && !is_gone(text.error())) return tl::make_unexpected(text.error());
   const auto end = text ? text->rfind(')') : std::string::npos;
-  return end != std::string::npos && sscanf(text->c_str() + end, ") %c %d", &state, &parent) == 2;
+  Stat stat;
+  if (end == std::string::npos ||
+      sscanf(text->c_str() + end, ") %c %d", &stat.state, &stat.parent) != 2) {
+    return std::nullopt;
+  }
+  return stat;
 }
 
 bool stands_still(int process) {
   const auto tasks = sys::open_beneath(process, "task", O_RDONLY | O_DIRECTORY);
-  if (!tasks) return true;  // it has ended
+  if (!tasks) return is_gone(tasks.error());
   const auto names = sys::list_names(tasks->get(), kMaxTasks);
-  if (!names) return true;
+  if (!names) return is_gone(names.error());
   for (const auto& name : *names) {
-    char state = 'X';
-    int parent = 0;
-    if (!read_stat(tasks->get(), name + "/stat", state, parent)) continue;
-    if (strchr("TtZX", state) == nullptr) return false;
+    const auto stat = read_stat(tasks->get(), name + "/stat");
+    if (!stat || (*stat && strchr("TtZX", (*stat)->state) == nullptr)) return false;
   }
   return true;
 }
@@ -185,47 +199,50 @@ Result<Use> use_of_tree(int directory, std::uint64_t max_files, int cancel_fd) {
   return Walk(std::move(top), max_files, cancel_fd).run();
 }
 
-std::vector<UniqueFd> sandbox_processes() {
-  struct Seen {
-    UniqueFd directory;
-    int parent = 0;
-  };
-  std::map<int, Seen> all;
+Result<std::vector<UniqueFd>> sandbox_processes() {
   const UniqueFd proc(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const auto names = sys::list_names(proc.get(), kMaxProcNames);
-  for (const auto& name : names.value_or(std::vector<std::string>{})) {
+  if (!proc) return fail_errno(errno, "opening /proc");
+  std::map<int, int> parents;
+  for (const auto& name : TRY(sys::list_names(proc.get(), kMaxProcNames))) {
     const int pid = name[0] >= '1' && name[0] <= '9' ? atoi(name.c_str()) : 0;
     if (pid <= 1 || pid == getpid()) continue;
-    auto directory = sys::open_beneath(proc.get(), name, O_RDONLY | O_DIRECTORY);
-    char state = 'X';
-    Seen seen;
-    if (!directory || !read_stat(directory->get(), "stat", state, seen.parent)) continue;
-    seen.directory = std::move(*directory);
-    all.emplace(pid, std::move(seen));
+    const auto stat = TRY(read_stat(proc.get(), name + "/stat"));
+    if (stat) parents.emplace(pid, stat->parent);
   }
   std::vector<UniqueFd> out;
-  for (auto& [pid, seen] : all) {
-    const auto above = all.find(seen.parent);
-    const int grandparent = above == all.end() ? 0 : above->second.parent;
-    if (seen.parent == 1 || grandparent == 1) out.push_back(std::move(seen.directory));
+  for (const auto& [pid, parent] : parents) {
+    const auto above = parents.find(parent);
+    if (parent != 1 && (above == parents.end() || above->second != 1)) continue;
+    auto directory = sys::open_beneath(proc.get(), std::to_string(pid), O_RDONLY | O_DIRECTORY);
+    if (!directory && is_gone(directory.error())) continue;
+    if (!directory) return tl::make_unexpected(directory.error());
+    // Its number may be another one's by now.
+    const auto stat = TRY(read_stat(directory->get(), "stat"));
+    if (stat && stat->parent == parent) out.push_back(std::move(*directory));
   }
   return out;
 }
 
-Use use_of_nameless(const std::vector<UniqueFd>& processes, const std::array<dev_t, 2>& devices) {
+Result<Use> use_of_nameless(const std::vector<UniqueFd>& processes,
+                            const std::array<dev_t, 2>& devices) {
   std::set<std::pair<dev_t, ino_t>> counted;
   Use use;
   for (const auto& process : processes) {
-    const auto fds = sys::open_beneath(process.get(), "fd", O_RDONLY | O_DIRECTORY);
-    DIR* raw = fds ? fdopendir(fcntl(fds->get(), F_DUPFD_CLOEXEC, 3)) : nullptr;
-    if (raw == nullptr) continue;
-    while (const dirent* entry = readdir(raw)) {
+    auto fds = sys::open_beneath(process.get(), "fd", O_RDONLY | O_DIRECTORY);
+    if (!fds && is_gone(fds.error())) continue;
+    if (!fds) return tl::make_unexpected(fds.error());
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(fdopendir(fds->get()), closedir);
+    if (!directory) return fail_errno(errno, "reading the descriptors of the sandbox");
+    fds->release();
+    for (errno = 0; const dirent* entry = readdir(directory.get()); errno = 0) {
       if (dot_or_dotdot(entry->d_name)) continue;
       struct statx st{};
       // Through the link, which is no path. What the kernel knows will do: a file of a network that
       // does not answer is none of those meant.
-      if (statx(dirfd(raw), entry->d_name, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &st) != 0) {
-        continue;
+      if (statx(dirfd(directory.get()), entry->d_name, AT_STATX_DONT_SYNC, STATX_BASIC_STATS,
+                &st) != 0) {
+        if (errno == ENOENT) continue;  // closed meanwhile
+        return fail_errno(errno, "looking at what the sandbox has open");
       }
       const dev_t device = makedev(st.stx_dev_major, st.stx_dev_minor);
       if (st.stx_nlink != 0 || (device != devices[0] && device != devices[1])) continue;
@@ -233,12 +250,14 @@ Use use_of_nameless(const std::vector<UniqueFd>& processes, const std::array<dev
       use.bytes += st.stx_blocks * kBlock;
       ++use.files;
     }
-    closedir(raw);
+    if (errno != 0 && errno != ENOENT) {
+      return fail_errno(errno, "reading the descriptors of the sandbox");
+    }
   }
   return use;
 }
 
-StandStill::StandStill(const std::vector<UniqueFd>& processes) : processes_(&processes) {
+StandStill::StandStill(const std::vector<UniqueFd>& processes) : processes_(processes) {
   signal_all(processes, SIGSTOP);
   const auto end = std::chrono::steady_clock::now() + kStandStill;
   for (const auto& process : processes) {
@@ -249,8 +268,8 @@ StandStill::StandStill(const std::vector<UniqueFd>& processes) : processes_(&pro
   }
 }
 
-StandStill::~StandStill() {
-  if (processes_ != nullptr) signal_all(*processes_, SIGCONT);
-}
+StandStill::~StandStill() { signal_all(processes_, SIGCONT); }
+
+void kill_all(const std::vector<UniqueFd>& processes) { signal_all(processes, SIGKILL); }
 
 }  // namespace temenos::disk

@@ -48,27 +48,30 @@ Result<Use> use_of_tree(int directory, std::uint64_t max_files, int cancel_fd = 
 
 // The processes of a sandbox that can hold files, each as its directory in /proc: all that are at
 // most two generations from process 1 of the calling process' PID namespace, without the caller.
-// (gVisor's further ones share the descriptors of their parent, and there may be thousands.)
-std::vector<UniqueFd> sandbox_processes();
+// (gVisor's further ones share the descriptors of their parent, and there may be thousands: none of
+// them is held open.) An error when one of those meant may have been missed.
+Result<std::vector<UniqueFd>> sandbox_processes();
 
 // What they have open of files that have no name any more. `devices`: of the files meant, as those
-// processes see them (the overlay) and as they are.
-Use use_of_nameless(const std::vector<UniqueFd>& processes, const std::array<dev_t, 2>& devices);
+// processes see them (the overlay) and as they are. An error when something was not seen.
+Result<Use> use_of_nameless(const std::vector<UniqueFd>& processes,
+                            const std::array<dev_t, 2>& devices);
 
 // The processes stand still (SIGSTOP) while it lives. Their children run on: gVisor runs the
 // guest's code there, which does nothing with files but to write in memory that it has mapped.
 class StandStill {
  public:
-  // Borrowed. Waits until they do, for at most 20 ms: who is in the middle of a large
+  // Borrowed. Waits until they do, for at most 5 ms: who is in the middle of a large
   // write finishes that first.
   explicit StandStill(const std::vector<UniqueFd>& processes);
   ~StandStill();
   StandStill(const StandStill&) = delete;
   StandStill& operator=(const StandStill&) = delete;
-  void for_ever() { processes_ = nullptr; }
 
  private:
-  const std::vector<UniqueFd>* processes_;
+  const std::vector<UniqueFd>& processes_;
 };
+
+void kill_all(const std::vector<UniqueFd>& processes);
 
 }  // namespace temenos::disk

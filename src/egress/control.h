@@ -22,12 +22,14 @@ enum class ControlType : std::uint32_t {
   kFront = 3,     // carries the socket to front; the old one is over
   kRules = 4,     // carries a sealed file with one rule in canonical form a line; replaces the list
   kResolver = 5,  // carries sealed files: resolv.conf and hosts of the host, as they are now
+  kFlushLog = 6,  // all that is known by now is to be in the log; answered by kLogFlushed
   // from both
   kJailed = 16,  // locked down; nothing of the box was read before
   // dialer to keeper
   kRulesTaken = 17,  // `value` rules; or refused whole, the old ones hold: kRulesRefused
   kRulesRefused = 18,
   kSelfTested = 19,     // the box's own request was refused, by way of front
+  kLogFlushed = 21,      // `value` connections were refused since dialer began
   kWantsResolver = 20,  // before a look-up, when the last answer is some seconds old
 };
 

@@ -183,6 +183,12 @@ Result<void> Dialer::Loop::on_record(const Control& control, std::vector<UniqueF
       resolver_.set_config(resolv_conf, hosts, now_);
       return {};
     }
+    case ControlType::kFlushLog:
+      // What front has said before keeper asked.
+      if (front_ && replies_.empty()) read_front();
+      log_.flush(now_);
+      say({ControlType::kLogFlushed, static_cast<std::uint32_t>(log_.refused())});
+      return {};
     default:
       break;
   }

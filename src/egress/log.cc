@@ -35,19 +35,8 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-std::string time_text() {
-  const auto now = std::chrono::system_clock::now();
-  const auto ms =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
-  std::string text = utc_text(now);
-  text.pop_back();
-  char fraction[8];
-  std::snprintf(fraction, sizeof fraction, ".%03dZ", static_cast<int>(ms));
-  return text + fraction;
-}
-
 std::string begun(std::string_view event) {
-  return R"({"time":")" + time_text() + R"(","event":)" + quoted(event);
+  return R"({"time":")" + utc_now_ms() + R"(","event":)" + quoted(event);
 }
 
 void field(std::string& out, std::string_view name, std::string_view text) {
@@ -113,6 +102,7 @@ Log::Log(std::array<UniqueFd, 2> segments, const Limits& limits)
 }
 
 void Log::add(const LogRecord& record, std::int64_t now) {
+  if (record.event == "connect" && record.verdict == "refused") refused_ += record.count;
   std::string key = key_of(record);
   if (const auto found = pending_.find(key); found != pending_.end()) {
     if (now < found->second.until) {

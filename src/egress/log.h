@@ -77,6 +77,8 @@ class Log {
   std::int64_t tick(std::int64_t now);
   // Writes all that was counted.
   void flush(std::int64_t now);
+  // Connections that were refused since this Log was made.
+  std::uint64_t refused() const { return refused_; }
   // Of all lines since this Log was made.
   TotalsByHost totals() const;
 
@@ -103,6 +105,7 @@ class Log {
   std::uint64_t tokens_;
   std::int64_t filled_at_ = 0;
   std::uint64_t dropped_ = 0;
+  std::uint64_t refused_ = 0;
   bool rotating_ = false;
   std::map<std::string, Pending> pending_;  // by what makes lines equal
   TotalsByHost emptied_;

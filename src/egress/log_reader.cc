@@ -65,12 +65,7 @@ Result<Line> parse_line(std::string_view bytes) {
     TRY(number(reader, name, *into));
   }
   TRY(reader.finish());
-#ifdef TEMENOS_PLANT_LOG_READER
-  const bool counts = true;
-#else
-  const bool counts = r.count != 0;
-#endif
-  if (r.time.empty() || !kEvents.contains(r.event) || !counts) {
+  if (r.time.empty() || !kEvents.contains(r.event) || r.count == 0) {
     return fail(Code::kInvalidArgument, "no line of the log");
   }
   return out;
@@ -101,9 +96,14 @@ class Reader {
   }
 
   void finish() {
-    if (out_.records.size() <= max_) return;
+#ifdef TEMENOS_PLANT_LOG_READER
+    const std::size_t most = max_ + 1;  // the defect: one record too many
+#else
+    const std::size_t most = max_;
+#endif
+    if (out_.records.size() <= most) return;
     out_.records.erase(out_.records.begin(),
-                       out_.records.end() - static_cast<std::ptrdiff_t>(max_));
+                       out_.records.end() - static_cast<std::ptrdiff_t>(most));
   }
 
  private:

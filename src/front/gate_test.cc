@@ -332,7 +332,7 @@ TEST(GateRefused, ReadableInWhatTheClientSpeaks) {
   EXPECT_THAT(http.to_client, StartsWith("HTTP/1.1 403 Forbidden\r\n"));
   EXPECT_THAT(http.to_client,
               HasSubstr("\r\n\r\negress refused: b.test:80 is not in the allowlist\n"
-                        "To allow it, on the host: temenos net allow BOX b.test   or start the "
+                        "To allow it, start the "
                         "box with --allow-host b.test\n"));
   EXPECT_FALSE(http.gate.to_report());
   GateScript tls = transparent(kSynthetic443, no);

@@ -91,8 +91,7 @@ std::string remedy(const Refused& refused) {
     default:
       return {};
   }
-  return "To allow it, on the host: temenos net allow BOX " + rule +
-         "   or start the box with --allow-host " + rule + "\n";
+  return "To allow it, start the box with --allow-host " + rule + "\n";
 }
 
 }  // namespace

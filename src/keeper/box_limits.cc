@@ -30,6 +30,10 @@ constexpr std::int64_t kTasksOfNobody = 16;
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
+BoxLimits::End out_of_memory(const std::string& evidence) {
+  return {EndReason::kOutOfMemory, " (" + evidence + ")", evidence};
+}
+
 int until(std::chrono::steady_clock::time_point moment) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(moment - std::chrono::steady_clock::now());
@@ -166,7 +170,7 @@ std::optional<BoxLimits::End> BoxLimits::check(short memory_revents, short disk_
   if (!cpu_look_ || now < *cpu_look_) return std::nullopt;
   const std::uint64_t used = group_.usage().cpu_us.value_or(0);
   if (used >= cpu_limit_us_) {
-    return End{EndReason::kCpuOver, ": " + std::to_string(cpu_limit_us_ / 1'000'000) + " s"};
+    return End{EndReason::kCpuOver, ": " + std::to_string(cpu_limit_us_ / 1'000'000) + " s", ""};
   }
   look_at_cpu_again();
   return std::nullopt;
@@ -177,14 +181,15 @@ std::optional<BoxLimits::End> BoxLimits::cause(bool crashed) const {
     const auto kills = group_.oom_kills();
     if (kills > 0) {
       const auto peak = group_.usage().memory_peak_bytes;
-      return End{EndReason::kOutOfMemory, peak ? " (it had " + megabytes(*peak) + ")" : ""};
+      return out_of_memory((peak ? "it had " + megabytes(*peak) + "; " : "") + "oom_kill in " +
+                           group_.oom_counter() + " of its group rose by " + std::to_string(kills));
     }
   } else if (const std::string evidence = oom_.evidence(); !evidence.empty()) {
-    return End{EndReason::kOutOfMemory, " (" + evidence + ")"};
+    return out_of_memory(evidence);
   }
   // A box outlives most refusals: only a sentry that could not go on is a sign of one.
   if (!crashed || group_.refused_tasks() == 0) return std::nullopt;
-  return End{EndReason::kProcessLimit, ""};
+  return End{EndReason::kProcessLimit, "", ""};
 }
 
 Numbers BoxLimits::numbers() const {

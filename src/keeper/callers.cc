@@ -128,6 +128,9 @@ Callers::Answer Callers::answer(int socket, int session, const BoxLimits& limits
       }
       break;
     }
+    case Message::kFlushNetworkLog:
+      reply.value = egress.flush_log().value_or(0);
+      break;
     case Message::kAttach:
       if (too_many()) {
         (void)send_message(socket, failure(too_many_callers()));

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 // Who is in the middle of a large write goes on with it. That is no reason to wait: a kill is what
 // ends it.
-constexpr int kStopMs = 20;
+constexpr int kStopMs = 5;
 // A box that cannot be counted is not left alone.
 constexpr auto kPatience = 60s;
 constexpr int kMaxFailures = 3;
@@ -49,19 +49,15 @@ Result<void> DiskWatch::begin(const LaunchSpec& spec, int data_dir) {
   }
   limit_ = disk::Limit::of_mb(spec.limits.disk_mb);
   files_ = TRY(sys::open_beneath(data_dir, "box", O_RDONLY | O_DIRECTORY));
-  why_watched_ = "only root may set a project quota";
-  if (root) {
-    const auto held = disk::hold_by_quota(data_dir, files_.get(), limit_);
-    by_quota_ = held.has_value();
-    if (by_quota_) {
-      why_watched_.clear();
-      const auto use = TRY(disk::use_by_quota(files_.get()));
-      if (limit_.is_over(use)) return tl::make_unexpected(too_much(use, limit_, spec));
-      return {};
-    }
-    why_watched_ = held.error().to_string();
+  const auto held = disk::hold_by_quota(data_dir, files_.get(), limit_);
+  by_quota_ = held.has_value();
+  if (by_quota_) {
+    const auto use = TRY(disk::use_by_quota(files_.get()));
+    if (limit_.is_over(use)) return tl::make_unexpected(too_much(use, limit_, spec));
+    return {};
   }
-  why_watched_ = "the limit of disk is watched, not kept by the kernel (" + why_watched_ + ")";
+  why_watched_ =
+      "the limit of disk is watched, not kept by the kernel (" + held.error().to_string() + ")";
   budget_.emplace(limit_);
   auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
   here_ = std::move(here);
@@ -81,6 +77,7 @@ std::optional<LimitEnd> DiskWatch::ask(bool still, cgroup::Group& group) {
   ask.number = ++last_number_;
   ask.max_bytes = limit_.bytes;
   ask.max_files = limit_.files;
+  ask.still = still ? 1 : 0;
   asked_ = Asked{ask.number, still, Clock::now()};
   if (still && group.can_freeze()) {
     stopped_ = true;

@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "base/try.h"
+#include "egress/log_files.h"
 #include "egress/names.h"
 #include "sys/file_sys.h"
 
@@ -24,7 +25,6 @@ using namespace std::chrono_literals;
 using egress::Control;
 using egress::ControlType;
 
-constexpr char kLogNames[2][16] = {"egress.0.log", "egress.1.log"};
 constexpr std::size_t kMaxResolverFile = 1u << 20;
 constexpr auto kAnswerTime = 2s;
 // One that lives so long has not died of its start.
@@ -86,7 +86,7 @@ Result<void> EgressWatch::begin(const LaunchSpec& spec, int data_dir) {
   front_program_ = spec.front;
   for (std::size_t i = 0; i < log_.size(); ++i) {
     // RDWR: who writes it also looks how much is in it.
-    log_[i] = TRY(sys::open_beneath(data_dir, kLogNames[i], O_RDWR | O_APPEND | O_CREAT, 0600));
+    log_[i] = TRY(sys::open_beneath(data_dir, egress::kLogFiles[i], O_RDWR | O_APPEND | O_CREAT, 0600));
   }
   names_ = TRY(shared_memory("temenos-names", egress::NameTable::kBytes));
   std::string rules;
@@ -193,7 +193,8 @@ void EgressWatch::on_dialer(const Control& message) {
   switch (message.type) {
     case ControlType::kRulesTaken:
     case ControlType::kRulesRefused:
-      rules_taken_ = message.type == ControlType::kRulesTaken;
+    case ControlType::kLogFlushed:
+      answer_ = message;
       break;
     case ControlType::kSelfTested:
       proven_ = true;
@@ -230,31 +231,44 @@ void EgressWatch::check(std::span<const pollfd> polls) {
   if (join) (void)join_them();
 }
 
-Result<void> EgressWatch::replace_rules(UniqueFd rules) {
+// Keeper does nothing else meanwhile: dialer is ours, and one that hangs is not waited for long.
+Result<Control> EgressWatch::ask_dialer(ControlType type, std::span<const int> fds) {
   if (!is_on_) {
     return fail(Code::kInvalidArgument, "the box has no filtered network",
                 "create one with the network mode filtered");
   }
-  const auto refused = fail(Code::kInvalidArgument, "the allowlist was not taken: the old one holds",
-                            "try again");
-  if (!dialer_.control) return refused;
-  rules_taken_.reset();
-  const int fd = rules.get();
-  TRY(tell(dialer_.control.get(), ControlType::kRules, {&fd, 1}));
+  const auto no_answer =
+      fail(Code::kExhausted, "the box's dialer does not answer", "try again in a moment");
+  if (!dialer_.control) return no_answer;
+  answer_.reset();
+  TRY(tell(dialer_.control.get(), type, fds));
   const auto end = Clock::now() + kAnswerTime;
-  while (!rules_taken_) {
+  while (!answer_) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd poll_dialer{dialer_.control.get(), POLLIN, 0};
-    if (left <= 0 || poll(&poll_dialer, 1, static_cast<int>(left)) <= 0) return refused;
+    if (left <= 0 || poll(&poll_dialer, 1, static_cast<int>(left)) <= 0) return no_answer;
     if (!hear(dialer_)) {
       note_death(dialer_, "the dialer");
-      return refused;
+      return no_answer;
     }
   }
-  if (!*rules_taken_) return refused;
+  return *answer_;
+}
+
+Result<void> EgressWatch::replace_rules(UniqueFd rules) {
+  const int fd = rules.get();
+  const auto answer = TRY(ask_dialer(ControlType::kRules, {&fd, 1}));
+  if (answer.type != ControlType::kRulesTaken) {
+    return fail(Code::kInvalidArgument, "the allowlist was not taken: the old one holds",
+                "shorten it");
+  }
   // Who is started again gets these.
   rules_ = std::move(rules);
   return {};
+}
+
+Result<std::uint32_t> EgressWatch::flush_log() {
+  return TRY(ask_dialer(ControlType::kFlushLog, {})).value;
 }
 
 void EgressWatch::end() {

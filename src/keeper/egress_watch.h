@@ -49,6 +49,9 @@ class EgressWatch {
 
   // A sealed file with one rule a line. They hold when this returns; an error: the old ones do.
   Result<void> replace_rules(UniqueFd rules);
+  // What the box has asked for by now is in the log when this returns: how many of its connections
+  // were refused so far.
+  Result<std::uint32_t> flush_log();
 
   // Kills and reaps both.
   void end();
@@ -69,6 +72,7 @@ class EgressWatch {
   void note_death(Child& child, const char* name);
   bool hear(Child& child);
   void on_dialer(const egress::Control& message);
+  Result<egress::Control> ask_dialer(egress::ControlType type, std::span<const int> fds);
   Result<void> tell_resolver();
 
   bool is_on_ = false;
@@ -82,7 +86,7 @@ class EgressWatch {
   std::array<UniqueFd, 2> log_;
   UniqueFd names_;
   UniqueFd rules_;
-  std::optional<bool> rules_taken_;  // dialer's last answer
+  std::optional<egress::Control> answer_;  // dialer's last one
   std::vector<std::string> news_;
 };
 

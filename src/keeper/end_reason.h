@@ -32,7 +32,8 @@ enum class EndReason : std::uint32_t {
 // What ends a box that has reached a limit.
 struct LimitEnd {
   EndReason reason;
-  std::string detail;  // after the reason's sentence: ": …", " (…)", or empty
+  std::string detail;    // after the reason's sentence: ": …", " (…)", or empty
+  std::string evidence;  // of want of memory: which of the kernel's counters says so
 };
 
 // One word for programs ("out_of_memory"), a sentence for people, and what to do.

@@ -12,7 +12,7 @@ constexpr int exited(int status) { return status << 8; }
 
 TEST(EndReason, EachHasWordsOfItsOwnAndSaysWhatToDo) {
   std::set<std::string_view> names, texts;
-  constexpr auto kLast = static_cast<std::uint32_t>(EndReason::kCpuOver);
+  constexpr auto kLast = static_cast<std::uint32_t>(EndReason::kDiskLimit);
   for (std::uint32_t i = 1; i <= kLast; ++i) {
     const auto reason = static_cast<EndReason>(i);
     EXPECT_TRUE(names.insert(end_reason_name(reason)).second) << i;

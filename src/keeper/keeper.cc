@@ -92,6 +92,7 @@ class Keeper {
   Result<void> count_time();
   std::optional<Message> on_deadlines() const;
   Message ended(EndReason reason, const std::string& detail = "") const;
+  Message ended(const BoxLimits::End& end) const;
   Message died(EndReason reason) const;
   void log_end(const Message& last) const;
 
@@ -125,10 +126,16 @@ Message Keeper::ended(EndReason reason, const std::string& detail) const {
   return message;
 }
 
+Message Keeper::ended(const BoxLimits::End& end) const {
+  Message message = ended(end.reason, end.detail);
+  put_evidence(message, end.evidence);
+  return message;
+}
+
 // A process of ours was killed by somebody else. By the kernel, at a limit?
 Message Keeper::died(EndReason reason) const {
   const auto cause = limits_.cause(reason == EndReason::kSandboxCrashed);
-  return cause ? ended(cause->reason, cause->detail) : ended(reason);
+  return cause ? ended(*cause) : ended(reason);
 }
 
 // From the moment in which the box is there for others.
@@ -426,9 +433,7 @@ Message Keeper::run() {
     }
     if (n < 0) continue;
     if (polls[4].revents != 0) return ended(EndReason::kStopped);
-    if (const auto over = limits_.check(polls[5].revents, polls[6].revents)) {
-      return ended(over->reason, over->detail);
-    }
+    if (const auto over = limits_.check(polls[5].revents, polls[6].revents)) return ended(*over);
     if (polls[0].revents != 0) {
       if (const auto message = on_helper()) return *message;
     }
@@ -504,14 +509,12 @@ Error no_user_namespaces(int err) {
         "end some, or raise the limit (ulimit -u), of which a quarter is kept free of boxes";
     return error;
   }
-  if (err == ENOSPC) {
+  if (host_setting("/proc/sys/user/max_user_namespaces") == "0") {
+    error.hint = "the host forbids them: sudo sysctl user.max_user_namespaces=65536";
+  } else if (err == ENOSPC) {
     error.hint =
         "this user has as many namespaces as the host allows: "
         "sudo sysctl user.max_user_namespaces=65536";
-    return error;
-  }
-  if (host_setting("/proc/sys/user/max_user_namespaces") == "0") {
-    error.hint = "the host forbids them: sudo sysctl user.max_user_namespaces=65536";
   } else if (host_setting("/proc/sys/kernel/unprivileged_userns_clone") == "0" && geteuid() != 0) {
     error.hint =
         "the host forbids them to ordinary users: sudo sysctl kernel.unprivileged_userns_clone=1";

@@ -107,7 +107,7 @@ TEST(Callers, ASessionThatReadsNothingHoldsUpNobody) {
 }
 
 TEST(NoUserNamespaces, SaysWhatToDo) {
-  for (const int err : {EPERM, ENOSPC, EUSERS}) {
+  for (const int err : {EPERM, ENOSPC, EUSERS, EAGAIN}) {
     const Error error = no_user_namespaces(err);
     EXPECT_EQ(error.code, Code::kUnsupported);
     EXPECT_EQ(error.sys_errno, err);

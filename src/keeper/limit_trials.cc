@@ -1,8 +1,13 @@
 #include "keeper/limit_trials.h"
 
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#include <cstdio>
 #include <iterator>
 
 #include "base/try.h"
+#include "base/unique_fd.h"
 #include "codec/object_reader.h"
 
 namespace temenos::keeper {
@@ -21,6 +26,7 @@ Result<cgroup::Trial> read_trial(const json::value& value) {
   trial.controls.tasks = TRY(reader.optional_bool("tasks")).value_or(false);
   trial.why = TRY(reader.string("why"));
   trial.fix = TRY(reader.string("fix"));
+  trial.no_answer = TRY(reader.optional_bool("no_answer")).value_or(false);
   TRY(reader.finish());
   return trial;
 }
@@ -35,7 +41,8 @@ std::string trials_to_json(const std::vector<cgroup::Trial>& trials) {
                                 {"cpu", trial.controls.cpu},
                                 {"tasks", trial.controls.tasks},
                                 {"why", trial.why},
-                                {"fix", trial.fix}});
+                                {"fix", trial.fix},
+                                {"no_answer", trial.no_answer}});
   }
   return serialize_json(json::object{{"trials", std::move(list)}});
 }
@@ -49,6 +56,16 @@ Result<std::vector<cgroup::Trial>> trials_from_json(std::string_view text) {
   for (const auto& value : *list) trials.push_back(TRY(read_trial(value)));
   TRY(reader.finish());
   return trials;
+}
+
+int try_limits_main(const std::string& scope_program) {
+  sigset_t term;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  sigprocmask(SIG_BLOCK, &term, nullptr);
+  const UniqueFd stop(signalfd(-1, &term, SFD_CLOEXEC));
+  const auto trials = cgroup::try_drivers(scope_program, stop.get());
+  return puts(trials_to_json(trials).c_str()) < 0 ? 1 : 0;
 }
 
 }  // namespace temenos::keeper

@@ -16,4 +16,7 @@ inline constexpr char kTryLimits[] = "--try-limits";
 std::string trials_to_json(const std::vector<cgroup::Trial>& trials);
 Result<std::vector<cgroup::Trial>> trials_from_json(std::string_view text);
 
+// The whole of it. SIGTERM gives it up, with nothing left of what it had begun.
+int try_limits_main(const std::string& scope_program);
+
 }  // namespace temenos::keeper

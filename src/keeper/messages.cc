@@ -31,6 +31,8 @@ std::size_t descriptors_of(std::uint32_t kind) {
 
 void put_text(Message& message, std::string_view what) { put(message.what, what); }
 std::string text_of(const Message& message) { return get(message.what); }
+void put_evidence(Message& message, std::string_view evidence) { put(message.evidence, evidence); }
+std::string evidence_of(const Message& message) { return get(message.evidence); }
 
 Message failure(const Error& error) {
   Message message;

@@ -51,6 +51,8 @@ struct Message {
     kStats,           // caller → keeper: what does the box use? The answer is a kOk with `numbers`
     kRules,           // caller → keeper: one descriptor, a sealed file with the rules of a filtered
                       // network, one a line; answered when they hold, or with a `value` and why they do not
+    kFlushNetworkLog,  // caller → keeper: answered when the log is whole; `value` connections were
+                       // refused so far
     kOk,              // keeper → caller: what was asked for is done
     kNetwork,         // helper → keeper: the box has its network; the listeners of its router
   };
@@ -61,6 +63,7 @@ struct Message {
   std::int32_t sys_errno = 0;
   char what[768] = {};
   char hint[256] = {};
+  char evidence[256] = {};  // kEnded for want of memory: which counter says so; `what` has it, too
   Numbers numbers;
 };
 
@@ -71,6 +74,8 @@ inline constexpr std::size_t kMaxMessageFds = 2;
 // Cut to what fits.
 void put_text(Message& message, std::string_view what);
 std::string text_of(const Message& message);
+void put_evidence(Message& message, std::string_view evidence);
+std::string evidence_of(const Message& message);
 
 Message failure(const Error& error);
 Error to_error(const Message& message);

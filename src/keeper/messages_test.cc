@@ -35,6 +35,7 @@ TEST(Messages, LongTextsAreCutAndEnded) {
 TEST(Messages, HostileFieldsAreBounded) {
   Message message;
   memset(&message, 0xff, sizeof message);  // no NUL in any text, every number out of range
+  EXPECT_EQ(evidence_of(message).size(), sizeof message.evidence);
   Error error = to_error(message);
   EXPECT_EQ(error.code, Code::kInternal);
   EXPECT_EQ(error.what.size(), sizeof message.what);

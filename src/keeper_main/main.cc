@@ -11,8 +11,7 @@
 int main(int argc, char** argv) {
   constexpr int kControl = 3;
   if (argc == 3 && std::string_view(argv[1]) == temenos::keeper::kTryLimits) {
-    const auto trials = temenos::cgroup::try_drivers(argv[2]);
-    return puts(temenos::keeper::trials_to_json(trials).c_str()) < 0 ? 1 : 0;
+    return temenos::keeper::try_limits_main(argv[2]);
   }
   if (isatty(0) && isatty(1)) {
     fputs("temenos-keeper: this program is started by temenos; run 'temenos --help'\n", stderr);

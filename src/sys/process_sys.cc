@@ -28,6 +28,8 @@
 namespace temenos::sys {
 namespace {
 
+constexpr int kGoMs = 2'000;  // for what was asked to go to do so
+
 std::string map_text(std::span<const IdMapLine> lines) {
   std::string text;
   for (const auto& line : lines) {
@@ -139,7 +141,7 @@ Result<void> become_namespace_root() {
 }
 
 Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t output_limit,
-                              int timeout_ms) {
+                              int timeout_ms, int cancel_fd) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return fail_errno(errno, "pipe");
   const UniqueFd reader(ends[0]);
@@ -148,8 +150,14 @@ Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t 
   for (const auto& arg : argv) raw.push_back(const_cast<char*>(arg.c_str()));
   raw.push_back(nullptr);
   UniqueFd pidfd;
+  const pid_t self = getpid();
   const pid_t pid = TRY(raw_fork(0, &pidfd));
   if (pid == 0) {
+    // A caller that blocks signals does that for itself.
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (!die_with_parent() || getppid() != self) _exit(127);
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(null, 0);
     dup2(writer.get(), 1);
@@ -170,11 +178,20 @@ Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t 
     clock_gettime(CLOCK_MONOTONIC, &now);
     const long left =
         timeout_ms - (now.tv_sec - begin.tv_sec) * 1000 - (now.tv_nsec - begin.tv_nsec) / 1'000'000;
-    pollfd fd{reader.get(), POLLIN, 0};
-    if (left <= 0 || poll(&fd, 1, static_cast<int>(left)) == 0) {
+    pollfd fds[] = {{reader.get(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
+    const int ready = left <= 0 ? 0 : poll(fds, 2, static_cast<int>(left));
+    if (ready < 0 && errno == EINTR) continue;
+    const bool given_up = ready > 0 && fds[1].revents != 0;
+    if (given_up) {
+      process.send(SIGTERM);
+      pollfd gone{process.pidfd(), POLLIN, 0};
+      (void)poll(&gone, 1, kGoMs);
+    }
+    if (ready == 0 || given_up) {
       kill(-pid, SIGKILL);
       process.wait();
-      return fail(Code::kTimedOut, argv[0] + " does not answer");
+      return given_up ? fail(Code::kBoxDied, argv[0] + " was given up")
+                      : fail(Code::kTimedOut, argv[0] + " does not answer");
     }
     const ssize_t n = read(reader.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;

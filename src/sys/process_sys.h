@@ -75,13 +75,15 @@ Result<UniqueFd> idmap_namespace(IdMapLine uid, IdMapLine gid);
 Result<void> become_namespace_root();
 
 // Runs a program to its end with nothing but fds 0 to 2; returns its status and at most
-// `output_limit` bytes of its output. One that takes longer is ended with all that it started.
+// `output_limit` bytes of its output. One that takes longer (kTimedOut) is ended with all that it
+// started; so is one that is to be given up, because `cancel_fd` is readable (kBoxDied), after it
+// was asked to go (SIGTERM) and has had a moment for it. It does not outlive the calling thread.
 struct RunResult {
   ExitStatus status;
   std::string output;
 };
 Result<RunResult> run_program(const std::vector<std::string>& argv, std::size_t output_limit = 4096,
-                              int timeout_ms = 10'000);
+                              int timeout_ms = 10'000, int cancel_fd = -1);
 
 // Marks every descriptor from `first` on close-on-exec.
 Result<void> close_on_exec_from(int first);

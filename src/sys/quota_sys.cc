@@ -1,5 +1,6 @@
 #include "sys/quota_sys.h"
 
+#include <linux/dqblk_xfs.h>
 #include <linux/fs.h>
 #include <linux/quota.h>
 #include <sys/ioctl.h>
@@ -51,6 +52,13 @@ Result<ProjectQuota> project_quota(int fd, std::uint32_t id) {
   TRY(quota_call(fd, Q_GETQUOTA, id, &block));
   return ProjectQuota{block.dqb_bhardlimit * kQuotaBlock, block.dqb_ihardlimit, block.dqb_curspace,
                       block.dqb_curinodes};
+}
+
+bool keeps_project_quotas(int fd) {
+  fs_quota_statv state{};
+  state.qs_version = FS_QSTATV_VERSION1;
+  return syscall(SYS_quotactl_fd, fd, QCMD(Q_XGETQSTATV, PRJQUOTA), 0, &state) == 0 &&
+         (state.qs_flags & FS_QUOTA_PDQ_ENFD) != 0;
 }
 
 Result<void> limit_project(int fd, std::uint32_t id, std::uint64_t bytes, std::uint64_t files) {

@@ -29,6 +29,8 @@ struct ProjectQuota {
 // On the file system of `fd`. Caller: CAP_SYS_ADMIN of the host. An error (ESRCH, ENOSYS, ...)
 // where no project quota is kept.
 Result<ProjectQuota> project_quota(int fd, std::uint32_t id);
+// True when the kernel refuses what is more than a limit; it may only count. No rights are needed.
+bool keeps_project_quotas(int fd);
 // Hard limits, rounded up to KiB; 0: none.
 Result<void> limit_project(int fd, std::uint32_t id, std::uint64_t bytes, std::uint64_t files);
 

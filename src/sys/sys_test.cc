@@ -148,6 +148,33 @@ TEST(ProcessTest, RunProgramGivesStatusAndOutput) {
   EXPECT_EQ(hung.error().code, Code::kTimedOut);
 }
 
+TEST(ProcessTest, WhatRunsAProgramTakesItAlong) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  // A block of signals is the caller's, not the program's.
+  auto caller = start_in_namespaces(0, [&] {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, nullptr);
+    const std::string out =
+        "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(writer.get());
+    (void)run_program(
+        {"sh", "-c", "exec 3>" + out + "; grep SigBlk /proc/self/status >&3; sleep 1000"});
+    return 0;
+  });
+  ASSERT_TRUE(caller);
+  writer.reset();
+  char text[64];
+  const ssize_t n = read(reader.get(), text, sizeof text);
+  EXPECT_EQ(std::string(text, static_cast<std::size_t>(std::max<ssize_t>(n, 0))),
+            "SigBlk:\t0000000000000000\n");
+  caller->send(SIGKILL);
+  caller->wait();
+  EXPECT_EQ(read(reader.get(), text, sizeof text), 0) << "the end that it holds is closed with it";
+}
+
 TEST(Sockets, DescriptorsTravelAndAreCloseOnExec) {
   auto pair = socket_pair(SOCK_SEQPACKET);
   ASSERT_TRUE(pair);

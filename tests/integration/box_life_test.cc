@@ -188,6 +188,8 @@ TEST_P(OutOfMemoryTest, JsonIsAResultThatSaysOom) {
   const auto json = parse_json(result.out, {});
   ASSERT_TRUE(json) << result.out;
   EXPECT_TRUE(json->at("oom").as_bool());
+  ASSERT_TRUE(json->as_object().contains("oom_evidence")) << result.out;
+  EXPECT_THAT(std::string(json->at("oom_evidence").as_string()), HasSubstr("oom_kill in memory."));
   EXPECT_EQ(json->at("stdout").as_string(), "before\n");
   EXPECT_EQ(json->at("signal").as_string(), "SIGKILL");
   EXPECT_EQ(result.status, 128 + SIGKILL) << result.err;

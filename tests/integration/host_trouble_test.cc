@@ -148,6 +148,20 @@ TEST_F(HostTroubleTest, ARunscThatHangsIsGivenUp) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(40));
 }
 
+TEST_F(HostTroubleTest, CtrlCEndsATrialOfLimitsThatHangs) {
+  const auto program = install_without("temenos-keeper");
+  const std::string up = host_.path() + "/up";
+  host_.file("prefix/libexec/temenos/temenos-keeper",
+             "#!/bin/sh\ntest \"$1\" = --try-limits || exit 9\n: >" + up + "\nsleep 1000\n", 0755);
+  Program running(host_, {program, "run", "--no-net", "--", "true"},
+                  {{"XDG_CACHE_HOME", host_.dir("cache")}});
+  ASSERT_TRUE(running.wait_until([&] { return access(up.c_str(), F_OK) == 0; }))
+      << running.finish().err;
+  running.send(SIGINT);
+  expect_error(running.finish(10), 128 + SIGINT, {"interrupted", "the box was not started"});
+  EXPECT_TRUE(wait_for_descendants(10));
+}
+
 TEST_F(HostTroubleTest, CtrlCEndsAStartThatHangs) {
   Program program(host_, argv({"--platform", "ptrace"}, "true"),
                   with_runsc(guest("fake_runsc_hangs")));
@@ -162,39 +176,74 @@ TEST_F(HostTroubleTest, CtrlCEndsAStartThatHangs) {
 // --- what the host forbids or lacks
 // ---------------------------------------------------------------
 
-TEST_F(HostTroubleTest, UserNamespacesAreForbidden) {
-  // In a user namespace of the test's own, which may have none below it. It has all ids that the
-  // test has, so that this is all that differs from the host.
-  auto ends = sys::socket_pair(SOCK_SEQPACKET);
-  ASSERT_TRUE(ends);
-  int out[2];
-  ASSERT_EQ(pipe2(out, O_CLOEXEC), 0);
-  const bool root = geteuid() == 0;
-  const int there = ends->second.get();
-  const int here = ends->first.get();
-  auto child = sys::start_in_namespaces(CLONE_NEWUSER | CLONE_NEWNS, [&] {
-    close(here);
-    char byte;
-    if (read(there, &byte, 1) != 1) return 90;
-    const UniqueFd limit(open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC));
-    if (write(limit.get(), "0", 1) != 1) return 91;
-    const auto result = run({}, "true");
-    (void)!write(out[1], result.err.data(), result.err.size());
-    return result.out.empty() ? result.status : 92;
-  });
-  ASSERT_TRUE(child);
-  const sys::IdMapLine ids =
-      root ? sys::IdMapLine{0, 0, 4294967295u} : sys::IdMapLine{geteuid(), geteuid(), 1};
-  const sys::IdMapLine groups = root ? ids : sys::IdMapLine{getegid(), getegid(), 1};
-  ASSERT_TRUE(sys::write_id_maps(child->pid(), {&ids, 1}, {&groups, 1}, !root));
-  ASSERT_EQ(write(here, "x", 1), 1);
-  const auto status = child->wait();
-  close(out[1]);
-  const UniqueFd reader(out[0]);
-  const auto err = sys::read_all(reader.get(), 65536);
-  ASSERT_TRUE(status && err);
-  expect_error({status->code, "", *err}, 125,
-               {"cannot make a user namespace", "user.max_user_namespaces="});
+// Temenos in a user namespace of the test's own, which may have `most` below it and has one less
+// than that. It has all ids that the test has, so that this is all that differs from the host.
+class NoUserNamespaceLeft : public HostTroubleTest, public ::testing::WithParamInterface<int> {
+ protected:
+  CliResult run_below(int most) {
+    auto ends = sys::socket_pair(SOCK_SEQPACKET);
+    int out[2];
+    if (!ends || pipe2(out, O_CLOEXEC) != 0) return {};
+    const bool root = geteuid() == 0;
+    const int there = ends->second.get();
+    const int here = ends->first.get();
+    auto child = sys::start_in_namespaces(CLONE_NEWUSER | CLONE_NEWNS, [&] {
+      close(here);
+      char byte;
+      if (read(there, &byte, 1) != 1) return 90;
+      const UniqueFd limit(open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC));
+      if (!sys::write_all(limit.get(), std::to_string(most))) return 91;
+      std::vector<sys::Process> others;
+      for (int n = 0; n < most; ++n) {
+        auto other = sys::start_in_namespaces(CLONE_NEWUSER, [] {
+          (void)sys::die_with_parent();
+          return pause();
+        });
+        if (!other) return 92;
+        others.push_back(std::move(*other));
+      }
+      const auto result = run({}, "true");
+      for (auto& other : others) {
+        other.send(SIGKILL);
+        other.wait();
+      }
+      (void)!write(out[1], result.err.data(), result.err.size());
+      return result.out.empty() ? result.status : 93;
+    });
+    if (!child) return {};
+    const sys::IdMapLine ids =
+        root ? sys::IdMapLine{0, 0, 4294967295u} : sys::IdMapLine{geteuid(), geteuid(), 1};
+    const sys::IdMapLine groups = root ? ids : sys::IdMapLine{getegid(), getegid(), 1};
+    EXPECT_TRUE(sys::write_id_maps(child->pid(), {&ids, 1}, {&groups, 1}, !root));
+    EXPECT_EQ(write(here, "x", 1), 1);
+    const auto status = child->wait();
+    close(out[1]);
+    const UniqueFd reader(out[0]);
+    const auto err = sys::read_all(reader.get(), 65536);
+    CliResult result{status ? status->code : -1, "", err.value_or(""), ""};
+    take_limits_warning(result);
+    return result;
+  }
+};
+
+TEST_P(NoUserNamespaceLeft, SaysWhichSettingToRaise) {
+  expect_error(run_below(GetParam()), 125,
+               {"cannot make a user namespace",
+                GetParam() == 0 ? "the host forbids them" : "as many namespaces as the host allows",
+                "sudo sysctl user.max_user_namespaces="});
+}
+INSTANTIATE_TEST_SUITE_P(Of, NoUserNamespaceLeft, ::testing::Values(0, 3));
+
+// A quarter of what a user can have is kept free of boxes.
+TEST_F(HostTroubleTest, NoProcessLeftForABox) {
+  if (geteuid() == 0) GTEST_SKIP() << "root has no limit of processes";
+  Program program(
+      host_, with_tasks_of_its_own(
+                 "for n in $(seq 85); do sleep 1000 & done; ulimit -u 100; \"$@\"; s=$?; "
+                 "kill $(jobs -p); exit $s",
+                 {temenos_program(), "run", "--no-net", "--platform", "systrap", "--", "true"}));
+  expect_error(program.finish(), 125,
+               {"this user has as many processes as boxes may leave him with", "ulimit -u"});
 }
 
 TEST_F(HostTroubleTest, RootWithoutIdsToGive) {

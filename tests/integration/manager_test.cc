@@ -200,6 +200,68 @@ TEST_F(ManagerTest, OneThatEndedByItselfIsStartedAgain) {
   EXPECT_EQ(output(box, "cat /root/file; ls /tmp"), "kept\n");
 }
 
+// Not the success of a box that is dead, also when nothing was asked of it since.
+TEST_F(ManagerTest, AStartAfterAnEndThatNobodyHasHeardOf) {
+  Box box = make();
+  const std::pair<pid_t BoxProcesses::*, const char*> victims[] = {
+      {&BoxProcesses::sandbox, "sandbox_died"}, {&BoxProcesses::keeper, "keeper_died"}};
+  std::size_t starts = 0;
+  for (const auto& [victim, reason] : victims) {
+    SCOPED_TRACE(reason);
+    ASSERT_TRUE(box.start());
+    const Generation life(processes(kBox));
+    ASSERT_EQ(kill(life.processes().*victim, SIGKILL), 0);
+    EXPECT_EQ(life.wait_for_end(30), "");
+    const auto started = box.start();
+    ASSERT_TRUE(started) << started.error().to_string();
+    EXPECT_TRUE(box.is_alive());
+    EXPECT_EQ(box.end_reason(), reason);
+    ASSERT_TRUE(box.ended());
+    EXPECT_NE(box.ended()->hint, "");
+    starts += 2;
+    EXPECT_EQ(starts_in_log(), starts);
+    EXPECT_EQ(output(box, "echo again"), "again\n");
+    ASSERT_TRUE(box.stop());
+  }
+}
+
+TEST_F(ManagerTest, ACommandAfterAnEndThatNobodyHasHeardOfTellsItOnce) {
+  Box box = make();
+  ASSERT_TRUE(box.start());
+  const auto port = box.forward({.port = 1});
+  ASSERT_TRUE(port) << port.error().to_string();
+  const Generation life(processes(kBox));
+  ASSERT_EQ(kill(life.processes().sandbox, SIGKILL), 0);
+  EXPECT_EQ(life.wait_for_end(30), "");
+  const auto told = box.forward({.port = 1});
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error().code, Code::kBoxDied);
+  EXPECT_THAT(told.error().to_string(), HasSubstr("the sandbox (gVisor's sentry) was killed"));
+  EXPECT_EQ(box.end_reason(), "sandbox_died");
+  EXPECT_EQ(output(box, "echo again"), "again\n");
+}
+
+TEST_F(ManagerTest, OneWithoutANameThatHasEndedSaysHowEachTime) {
+  auto box = manager().run(policy());
+  ASSERT_TRUE(box) << box.error().to_string();
+  ASSERT_TRUE(box->start());
+  const Generation life(box_processes(getpid()));
+  ASSERT_GT(life.processes().sandbox, 0);
+  ASSERT_EQ(kill(life.processes().sandbox, SIGKILL), 0);
+  EXPECT_EQ(life.wait_for_end(30), "");
+  for (int n = 0; n < 2; ++n) {
+    const auto started = box->start();
+    const auto ran = box->exec(shell("true"));
+    ASSERT_FALSE(started);
+    ASSERT_FALSE(ran);
+    for (const Error& said : {started.error(), ran.error()}) {
+      EXPECT_EQ(said.code, Code::kBoxDied);
+      EXPECT_THAT(said.to_string(), HasSubstr("the sandbox (gVisor's sentry) was killed"));
+    }
+  }
+  EXPECT_EQ(box->end_reason(), "sandbox_died");
+}
+
 TEST_F(ManagerTest, OneThatEndedWhileNothingWasAskedIsStartedByTheSameHandle) {
   const auto idle =
       Policy::Builder().network(NetworkMode::kNone).limits({.idle_seconds = 1}).build();

@@ -246,6 +246,23 @@ CliResult IntegrationTest::run(std::vector<std::string> args, const std::string&
   return host_.temenos(args, "", cwd, env);
 }
 
+std::vector<std::string> with_tasks_of_its_own(const std::string& script,
+                                               const std::vector<std::string>& words) {
+  std::vector<std::string> argv{
+      "/usr/bin/unshare",
+      "-Urm",
+      "/bin/sh",
+      "-ec",
+      "mount --bind /dev/null /usr/bin/newuidmap; exec unshare --map-user=" +
+          std::to_string(geteuid()) + " --map-group=" + std::to_string(getegid()) +
+          " /bin/bash -c \"$@\"",
+      "sh",
+      script,
+      "bash"};
+  argv.insert(argv.end(), words.begin(), words.end());
+  return argv;
+}
+
 void expect_error(const CliResult& result, int status,
                   std::initializer_list<std::string_view> parts) {
   EXPECT_EQ(result.status, status) << result.err;

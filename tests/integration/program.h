@@ -88,6 +88,11 @@ class IntegrationTest : public ::testing::Test {
   Leftovers before_{host_};
 };
 
+// argv of a script for bash, with `words` as "$@", in a user namespace of an ordinary user's: only
+// what runs there counts against `ulimit -u`. Boxes there have one id, newuidmap cannot work.
+std::vector<std::string> with_tasks_of_its_own(const std::string& script,
+                                               const std::vector<std::string>& words);
+
 // One line on stderr, "temenos: what: why: what to do", that holds each of `parts`; and nothing on
 // stdout.
 void expect_error(const CliResult& result, int status,

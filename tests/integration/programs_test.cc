@@ -9,6 +9,7 @@
 namespace temenos::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -118,6 +119,10 @@ TEST_F(ProgramsTest, DoctorSaysThatABoxRuns) {
   if (must != nullptr && std::string(must) == "1") EXPECT_TRUE(enforced) << result.out;
   const auto& limits = json->at("limits");
   for (const char* kind : {"memory", "cpu", "pids"}) EXPECT_TRUE(limits.at(kind).is_bool()) << kind;
+  const auto& disk = limits.at("disk").as_object();
+  EXPECT_THAT(std::string(disk.at("held_by").as_string()), AnyOf("project_quota", "watch"));
+  EXPECT_EQ(disk.at("held_by").as_string() == "watch", !disk.at("why").as_string().empty());
+  if (geteuid() != 0) EXPECT_EQ(disk.at("why").as_string(), "only root may set a project quota");
   // Either all holds, or it says why not and what to do.
   EXPECT_EQ(limits.at("memory").as_bool() && limits.at("cpu").as_bool(),
             limits.at("why").as_string().empty());
@@ -153,6 +158,7 @@ TEST_F(ProgramsTest, DoctorNamesWhatIsMissingAndTheFix) {
   EXPECT_THAT(text.out, HasSubstr("--   runsc"));
   EXPECT_THAT(text.out, HasSubstr("run ./scripts/setup"));
   EXPECT_THAT(text.out, HasSubstr("sudo apt-get install uidmap"));
+  EXPECT_THAT(text.out, HasSubstr("disk         --disk is "));
   EXPECT_THAT(text.out, HasSubstr("No box runs on this host"));
   const auto result = host_.temenos({"doctor", "--json"}, "", "", env);
   EXPECT_EQ(result.status, 125);

@@ -16,6 +16,7 @@
 namespace temenos::testing {
 namespace {
 
+constexpr int kSetUpMs = 60'000;  // on a machine that is busy or emulated
 constexpr std::uint16_t kPorts[] = {22, 80, 443, 5432, 8080, 8443};
 
 std::string text_of(const sockaddr_in6& address) {
@@ -171,6 +172,9 @@ Pipe make_pipe() {
 bool wait_for_word(int fd) {
   char word[6];
   for (std::size_t got = 0; got < sizeof word;) {
+    // Who writes it may have failed, and we hold the other end of the pipe as well.
+    pollfd wait{fd, POLLIN, 0};
+    if (poll(&wait, 1, kSetUpMs) != 1) return false;
     const ssize_t count = read(fd, word + got, sizeof word - got);
     if (count <= 0) return false;
     got += static_cast<std::size_t>(count);
@@ -181,8 +185,8 @@ bool wait_for_word(int fd) {
 }  // namespace
 
 bool shell(const std::string& command) {
-  const auto ran =
-      sys::run_program({"/bin/sh", "-c", "PATH=/usr/sbin:/sbin:/usr/bin:/bin; " + command});
+  const auto ran = sys::run_program(
+      {"/bin/sh", "-c", "PATH=/usr/sbin:/sbin:/usr/bin:/bin; " + command}, 4096, kSetUpMs);
   return ran && ran->status.code == 0;
 }
 

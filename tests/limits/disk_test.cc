@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <fstream>
 #include <ostream>
 #include <sstream>
@@ -266,6 +268,9 @@ TEST_P(EachDisk, WhatHoldsItIsSaid) {
   if (*GetParam().mount == '\0') return;  // who knows what that is
   EXPECT_EQ(holds().disk_held, quota());
   EXPECT_EQ(holds().disk_watched, !quota());
+  const auto doctor = host_.temenos({"doctor", "--json"}, "", "", {{"TEMENOS_RUNSC", "/none"}});
+  EXPECT_THAT(doctor.out, HasSubstr(quota() ? R"("held_by":"project_quota","why":"")"
+                                            : R"("held_by":"watch","why":")"));
   if (!quota()) EXPECT_THAT(holds().trouble, HasSubstr("the limit of disk is watched"));
 }
 
@@ -317,6 +322,13 @@ class Watched : public DiskTest, public ::testing::WithParamInterface<std::strin
     if (!stats->disk_watched) GTEST_SKIP() << "this file system has project quotas";
   }
   Box limited() { return start(kBox, kRoomMb, GetParam()); }
+  static Platform platform() {
+    return GetParam() == "ptrace" ? Platform::kPtrace : Platform::kSystrap;
+  }
+  pid_t meter() {
+    const std::string helper = std::to_string(processes(kBox).helper);
+    return atoi(host_shell("pgrep -x -P " + helper + " temenos-disk").c_str());
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Each, Watched, ::testing::ValuesIn(platforms()),
                          [](const auto& info) { return info.param; });
@@ -343,6 +355,67 @@ TEST_P(Watched, ReservesNothing) {
             "2048\n");
 }
 
+// However many processes a box has, and however few descriptors who counts may have.
+TEST_P(Watched, ACrowdHidesNothing) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{256, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  auto box = manager().create({"", kBox},
+                              *Policy::Builder()
+                                   .network(NetworkMode::kNone)
+                                   .platform(platform())
+                                   .limits({.pids = 1000, .disk_mb = kRoomMb})
+                                   .mount({.source = guest("fill_disk"), .target = "/use/fill"})
+                                   .build());
+  ASSERT_TRUE(box) << box.error().to_string();
+  const auto started = box->start();
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(started) << started.error().to_string();
+  expect_ended(*box, box->exec(fill({"crowd", "/root/file", "600"})), "100 MiB");
+}
+
+// Whoever kills keeper in the moment in which the sandbox stands still leaves nothing that does so
+// for ever.
+TEST_P(Watched, AKilledKeeperLeavesNothingThatStandsStill) {
+  Box box = limited();
+  const BoxProcesses held = processes(kBox);
+  // Of one that is not there it is 0, and that would be the test itself.
+  for (const pid_t pid : {held.keeper, held.gofer, held.sandbox}) ASSERT_GT(pid, 0);
+  const Generation life(held);
+  for (const auto& group : groups(kBox)) {
+    for (const char* freeze : {"cgroup.freeze", "freezer.state"}) {
+      const UniqueFd fd(open((group + "/" + freeze).c_str(), O_WRONLY | O_CLOEXEC));
+      if (fd) ASSERT_TRUE(sys::write_all(fd.get(), freeze[0] == 'c' ? "1" : "FROZEN"));
+    }
+  }
+  for (const pid_t pid : {held.sandbox, held.gofer}) kill(pid, SIGSTOP);
+  ASSERT_EQ(kill(held.keeper, SIGKILL), 0);
+  EXPECT_EQ(life.wait_for_end(static_cast<int>(patience(10).count())), "");
+  Box next = again(kBox);
+  EXPECT_EQ(output(next, "echo alive"), "alive\n");
+}
+
+// Nobody else waits for who counts, however long that takes.
+TEST_P(Watched, WhileItIsCountedItCanBeAskedAndStopped) {
+  Box box = limited();
+  Box other = again(kBox);
+  const pid_t pid = meter();
+  ASSERT_GT(pid, 0);
+  ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  std::thread writer([&other] { (void)other.exec(fill({"file", "/root/file", "130"})); });
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() < begin + patience(2)) {
+    const auto stats = box.stats();
+    EXPECT_TRUE(stats) << stats.error().to_string();
+    if (!stats || !stats->disk_watched) break;
+  }
+  const auto stopping = std::chrono::steady_clock::now();
+  EXPECT_TRUE(box.stop());
+  EXPECT_LT(std::chrono::steady_clock::now() - stopping, patience(5));
+  writer.join();
+}
+
 // Deeper than any path or stack, and still counted.
 TEST_P(Watched, DeepDirectories) {
   Box box = start(kBox, 4, GetParam());
@@ -362,11 +435,9 @@ TEST_P(Watched, ABoxNearItsLimitWorks) {
 
 TEST_P(Watched, WhoCountsHoldsNothingElse) {
   Box box = limited();
-  const pid_t meter =
-      atoi(host_shell("pgrep -x -P " + std::to_string(processes(kBox).helper) + " temenos-disk")
-               .c_str());
-  ASSERT_GT(meter, 0);
-  const std::string proc = "/proc/" + std::to_string(meter);
+  const pid_t pid = meter();
+  ASSERT_GT(pid, 0);
+  const std::string proc = "/proc/" + std::to_string(pid);
   const std::string fds = host_shell("ls -l " + proc + "/fd | grep -o ' -> .*'");
   if (geteuid() == 0) {
     EXPECT_EQ(host_shell("ls " + proc + "/fd | wc -l"), "5\n") << fds;
@@ -378,7 +449,7 @@ TEST_P(Watched, WhoCountsHoldsNothingElse) {
     EXPECT_EQ(host_shell("ls " + proc + "/fd 2>/dev/null"), "");
   }
   // Without it there is no limit, so there is no box.
-  ASSERT_EQ(host_shell("kill -9 " + std::to_string(meter) + " 2>&1"), "");
+  ASSERT_EQ(host_shell("kill -9 " + std::to_string(pid) + " 2>&1"), "");
   const auto end = std::chrono::steady_clock::now() + patience(20);
   while (box.is_alive() && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

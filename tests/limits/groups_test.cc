@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/limits/limits_test.h"
 
@@ -60,6 +61,76 @@ TEST_F(GroupsTest, AreGoneAfterAStop) {
   Box box = start(kBox, {});
   const auto directories = started(box);
   ASSERT_TRUE(box.stop());
+  expect_gone(directories);
+}
+
+TEST_F(GroupsTest, StatsAreWhatTheSandboxUses) {
+  Box box = start(kBox, {});
+  const auto idle = box.stats();
+  ASSERT_TRUE(idle) << idle.error().to_string();
+  if (!idle->memory_held) {
+    EXPECT_FALSE(idle->memory_bytes || idle->memory_peak_bytes) << "of no group";
+    GTEST_SKIP() << "this host keeps no limit of memory (driver " << idle->driver << ")";
+  }
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  const auto job = box.start_job(use_up({"memory", "100"}));
+  ASSERT_TRUE(job) << job.error().to_string();
+  const auto end = std::chrono::steady_clock::now() + patience(30);
+  while (box.job_log(*job, 0, 64)->chunks.empty() && std::chrono::steady_clock::now() < end) {
+    usleep(10'000);
+  }
+  const auto used = box.stats();
+  ASSERT_TRUE(used) << used.error().to_string();
+  EXPECT_GE(used->memory_bytes.value(), idle->memory_bytes.value() + 95 * kMiB);
+  EXPECT_LE(used->memory_bytes.value(), idle->memory_bytes.value() + 150 * kMiB);
+  EXPECT_GE(used->memory_peak_bytes.value_or(~0ull), used->memory_bytes.value());
+  EXPECT_GT(used->cpu_us.value(), idle->cpu_us.value());
+  EXPECT_GT(used->tasks.value(), idle->tasks.value());
+  EXPECT_LE(used->tasks.value(), static_cast<std::uint64_t>(host_tasks(kBox)));
+  EXPECT_GE(used->tasks_peak.value_or(~0ull), used->tasks.value());
+  EXPECT_NE(used->driver, "none");
+  EXPECT_EQ(used->trouble, "");
+  // Pressure is for groups of cgroup v2, of kernels that have it turned on.
+  if (used->driver == "cgroup1") EXPECT_FALSE(used->memory_pressure);
+  ASSERT_TRUE(box.signal_job(*job, 0));
+  EXPECT_TRUE(box.wait_job(*job, patience(30)));
+  const auto after = box.stats();
+  ASSERT_TRUE(after) << after.error().to_string();
+  EXPECT_LT(after->memory_bytes.value(), used->memory_bytes.value() - 50 * kMiB);
+  if (after->memory_peak_bytes) {
+    EXPECT_GE(*after->memory_peak_bytes, used->memory_bytes.value());
+  }
+}
+
+// The scope of a box beside its sandbox has room for temenos' own processes, and is shown by name.
+TEST_F(GroupsTest, AScopeOfSystemdIsShownAndHasItsReserve) {
+  Box box = start(kBox, {.limits = {.memory_mb = 200, .cpus = 0.5, .pids = 10}});
+  const auto directories = started(box);
+  if (directories.empty() || directories[0].find(".scope/") == std::string::npos) {
+    GTEST_SKIP() << "no systemd makes the groups here";
+  }
+  const std::string scope = directories[0].substr(0, directories[0].rfind('/'));
+  const std::string unit = scope.substr(scope.rfind('/') + 1);
+  const auto limit = [](const std::string& path) {
+    std::ifstream in(path);
+    std::string word;
+    in >> word;
+    return word;
+  };
+  const auto tasks = std::stoull(limit(directories[0] + "/pids.max"));
+  EXPECT_EQ(limit(directories[0] + "/memory.max"), std::to_string(200ull << 20));
+  EXPECT_EQ(limit(scope + "/memory.max"), std::to_string(296ull << 20));
+  EXPECT_EQ(limit(directories[0] + "/memory.swap.max"), "0");
+  EXPECT_EQ(limit(scope + "/memory.swap.max"), "0");
+  EXPECT_EQ(limit(scope + "/pids.max"), std::to_string(tasks + 64));
+  EXPECT_EQ(limit(directories[0] + "/cpu.max"), "50000");
+  EXPECT_EQ(limit(scope + "/cpu.max"), "100000");
+  EXPECT_THAT(unit, ::testing::StartsWith("temenos-" + std::string(kBox) + "-"));
+  const std::string mode = "m=--user; test $(id -u) != 0 || m=--system; systemctl $m ";
+  EXPECT_EQ(host_shell(mode + "show -P Description '" + unit + "'").rfind("temenos box ", 0), 0u);
+  EXPECT_EQ(host_shell(mode + "stop '" + unit + "' && echo stopped"), "stopped\n");
+  EXPECT_FALSE(box.is_alive());
+  EXPECT_THAT(audit(kBox), HasSubstr("\"reason\":\"stopped\""));
   expect_gone(directories);
 }
 

@@ -1,14 +1,19 @@
 // Hosts that keep fewer limits, or none: what is refused, what is told, and where; nothing hangs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <ostream>
 
+#include "cgroup/make.h"
 #include "codec/json.h"
 #include "tests/limits/limits_test.h"
 
@@ -40,6 +45,7 @@ class HostsTest : public LimitsTest, public ::testing::WithParamInterface<Host> 
       GTEST_SKIP() << "only root can change what it sees of the host";
     }
     cache_ = host_.dir("cache");
+    warm_ = host_.dir("warm");
   }
   CliResult on_host(std::vector<std::string> argv, bool cold = true) {
     std::vector<std::string> words{"/bin/sh", "-c"};
@@ -50,8 +56,7 @@ class HostsTest : public LimitsTest, public ::testing::WithParamInterface<Host> 
       words.insert(words.begin(), {"/usr/bin/unshare", "--mount", "--propagation", "private"});
     }
     // What an earlier look has found is of another host.
-    const Variables env = cold ? Variables{{"XDG_CACHE_HOME", cache_}} : Variables{};
-    Program program(host_, std::move(words), env);
+    Program program(host_, std::move(words), {{"XDG_CACHE_HOME", cold ? cache_ : warm_}});
     return program.finish(static_cast<int>(patience(90).count()));
   }
   // temenos WORDS... on it.
@@ -68,6 +73,7 @@ class HostsTest : public LimitsTest, public ::testing::WithParamInterface<Host> 
     return document ? document->at("limits").as_object() : boost::json::object{};
   }
   std::string cache_;
+  std::string warm_;  // of the host as it is
 };
 INSTANTIATE_TEST_SUITE_P(Each, HostsTest, ::testing::Values(kAsItIs, kReadOnly, kNoCgroupfs),
                          [](const auto& info) { return info.param.name; });
@@ -115,7 +121,9 @@ TEST_P(HostsTest, WhatIsLackingIsToldAndRefusedWhereItIsRequired) {
 // A look that says that all is well, and a host that is another now.
 TEST_P(HostsTest, AGroupThatCannotBeMadeIsToldOrRefused) {
   if (*GetParam().script == '\0') GTEST_SKIP() << "nothing has changed on this one";
-  ASSERT_EQ(host_.temenos({"run", "--no-net", "--", "true"}).status, 0);
+  ASSERT_EQ(
+      host_.temenos({"run", "--no-net", "--", "true"}, "", "", {{"XDG_CACHE_HOME", warm_}}).status,
+      0);
   const auto effort = temenos({"run", "--no-net", "--", "echo", "ran"}, false);
   EXPECT_EQ(effort.status, 0) << effort.err;
   EXPECT_EQ(effort.out, "ran\n");
@@ -163,6 +171,121 @@ TEST_P(HostsTest, WantOfMemoryIsToldWithoutAnyGroupToo) {
   EXPECT_FALSE(std::filesystem::exists(group));
 }
 
+// A trial that is given up in the middle has made a group; it takes it away.
+TEST_F(LimitsTest, AnInterruptedTrialLeavesNoGroup) {
+  const auto parents = cgroup::group_parents();
+  if (parents.empty()) GTEST_SKIP() << "no groups are made here without systemd";
+  const auto trials = [&parents] {
+    std::vector<std::string> found;
+    for (const auto& parent : parents) {
+      std::error_code error;
+      for (const auto& entry : std::filesystem::directory_iterator(parent, error)) {
+        const std::string name = entry.path().filename();
+        if (name.starts_with("temenos-trial-")) found.push_back(entry.path());
+      }
+    }
+    return found;
+  };
+  const auto others = trials();
+  int met = 0;
+  for (int n = 0; n < 20 && met < 3; ++n) {
+    Program program(host_, {temenos_program(), "run", "--no-net", "--", "true"},
+                    {{"XDG_CACHE_HOME", host_.dir("cache" + std::to_string(n))}});
+    std::string mine;
+    if (!program.wait_until([&] {
+          for (const auto& path : trials()) {
+            if (std::find(others.begin(), others.end(), path) == others.end()) mine = path;
+          }
+          return !mine.empty();
+        })) {
+      continue;
+    }
+    program.send(SIGINT);
+    met += program.finish(10).status == 128 + SIGINT;
+    EXPECT_FALSE(std::filesystem::exists(mine)) << mine;
+  }
+  EXPECT_GE(met, 1);
+}
+
+// A machine with systemd whose bus takes calls and answers none: it is asked once.
+TEST_F(LimitsTest, ABusThatHangsIsAskedOnceAndAgainForABoxThatRequiresLimits) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can change what it sees of the host";
+  const UniqueFd bus(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = host_.path() + "/bus";
+  ASSERT_LT(path.size(), sizeof address.sun_path);
+  memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  ASSERT_EQ(bind(bus.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(bus.get(), 16), 0);
+  std::vector<UniqueFd> callers;
+  const auto calls = [&] {
+    for (;;) {
+      UniqueFd caller(accept4(bus.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!caller) return callers.size();
+      callers.push_back(std::move(caller));
+    }
+  };
+  // Process 1 is called systemd, and only the unified hierarchy is mounted.
+  const std::string script =
+      "echo systemd >/proc/$$/comm; for m in $(awk '/ - cgroup / {print $5}' /proc/self/mountinfo);"
+      "do umount $m; done; mount -t tmpfs none /run; mkdir -p /run/systemd/system /run/dbus;"
+      ": >/run/dbus/system_bus_socket; mount --bind " +
+      path + " /run/dbus/system_bus_socket; \"$@\"";
+  const auto temenos = [&](std::vector<std::string> words) {
+    words.insert(words.begin(),
+                 {"/usr/bin/unshare", "--mount", "--propagation", "private", "--pid", "--fork",
+                  "--mount-proc", "/bin/sh", "-c", script, "sh", temenos_program()});
+    Program program(host_, std::move(words), {{"XDG_CACHE_HOME", host_.dir("cache")}});
+    return program.finish(static_cast<int>(patience(90).count()));
+  };
+  for (int n = 0; n < 2; ++n) {
+    const auto effort = temenos({"run", "--no-net", "--", "echo", "ran"});
+    EXPECT_EQ(effort.out, "ran\n") << effort.err;
+    EXPECT_THAT(effort.limits_warning, HasSubstr("systemd does not answer"));
+    EXPECT_THAT(effort.limits_warning, HasSubstr("'temenos doctor' asks it again"));
+    EXPECT_EQ(calls(), 1u) << effort.limits_warning;
+  }
+  const auto required = temenos({"run", "--no-net", "--limits", "required", "--", "echo", "ran"});
+  EXPECT_EQ(required.status, 125);
+  EXPECT_THAT(required.err, HasSubstr("limits are required"));
+  EXPECT_EQ(calls(), 2u);
+  EXPECT_THAT(temenos({"doctor"}).out, HasSubstr("systemd does not answer"));
+  EXPECT_EQ(calls(), 3u);
+}
+
+// The default is taken from what temenos itself may have, not from the machine.
+TEST_F(LimitsTest, InAGroupWithLessABoxHasItsShareOfThat) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make a group around it";
+  const std::vector<std::string> words{
+      temenos_program(),   "run",          "--no-net", "--", "sed", "-n",
+      "s/^MemTotal: *//p", "/proc/meminfo"};
+  std::vector<std::string> argv{"/bin/sh", "-ec"};
+  const std::string group = "/sys/fs/cgroup/memory/temenos-around-" + std::to_string(getpid());
+  const bool v1 = mkdir(group.c_str(), 0755) == 0;
+  if (v1) {
+    std::ofstream(group + "/memory.limit_in_bytes") << "1G";
+    argv.push_back("echo $$ >" + group + "/cgroup.procs; exec \"$@\"");
+  } else if (access("/run/systemd/system", F_OK) == 0) {
+    argv.emplace_back("exec systemd-run -q --scope -p MemoryMax=1G -- \"$@\"");
+  } else {
+    GTEST_SKIP() << "no memory group can be made here";
+  }
+  argv.emplace_back("sh");
+  argv.insert(argv.end(), words.begin(), words.end());
+  Program program(host_, std::move(argv));
+  const auto result = program.finish(static_cast<int>(patience(90).count()));
+  EXPECT_EQ(result.status, 0) << result.err;
+  const long kb = atol(result.out.c_str());
+  if (result.limits_warning.empty()) {
+    EXPECT_GT(kb, 700 * 1024) << result.out;
+    EXPECT_LE(kb, 768 * 1024) << result.out;
+  }
+  wait_for_descendants(static_cast<int>(patience(30).count()));
+  for (int n = 0; v1 && n < 1000 && rmdir(group.c_str()) != 0 && errno == EBUSY; ++n)
+    usleep(10'000);
+}
+
 // One part of a host is gone since it was looked at, by a script like Host's.
 class LessThanSeen : public LimitsTest {
  protected:
@@ -170,8 +293,13 @@ class LessThanSeen : public LimitsTest {
     words.insert(words.begin(),
                  {"/usr/bin/unshare", "--mount", "--propagation", "private", "/bin/sh", "-ec",
                   script + "; exec \"$@\"", "sh", temenos_program(), "run", "--no-net"});
-    Program program(host_, std::move(words));
+    Program program(host_, std::move(words), cache());
     return program.finish(static_cast<int>(patience(90).count()));
+  }
+  // Of its own: what is seen is of a host that nobody else has.
+  Variables cache() const { return {{"XDG_CACHE_HOME", host_.dir("cache")}}; }
+  void look_at_the_whole_host() const {
+    ASSERT_EQ(host_.temenos({"run", "--no-net", "--", "true"}, "", "", cache()).status, 0);
   }
   // Empty: the hierarchies of these controllers are mounted, each by itself, and can be hidden.
   static std::string lacking(const std::string& controller) {
@@ -184,7 +312,7 @@ class LessThanSeen : public LimitsTest {
 
 TEST_F(LessThanSeen, WithoutMemoryItIsToldOrRefused) {
   if (const auto why = lacking("memory"); !why.empty()) GTEST_SKIP() << why;
-  ASSERT_EQ(host_.temenos({"run", "--no-net", "--", "true"}).status, 0);
+  look_at_the_whole_host();
   const std::string script = "umount /sys/fs/cgroup/memory";
   const auto required =
       run_without(script, {"--limits", "required", "--memory", "128", "--", "echo", "ran"});
@@ -194,12 +322,14 @@ TEST_F(LessThanSeen, WithoutMemoryItIsToldOrRefused) {
   const auto effort = run_without(script, {"--memory", "128", "--", "echo", "ran"});
   EXPECT_EQ(effort.out, "ran\n") << effort.err;
   EXPECT_THAT(effort.limits_warning, HasSubstr("no limit of memory holds"));
+  // What had been seen was forgotten with the first that did not get it, and looked for anew.
+  EXPECT_THAT(effort.limits_warning, HasSubstr("mount the hierarchies"));
 }
 
 // A share that nobody keeps is no reason to look at the time late.
 TEST_F(LessThanSeen, WithoutAQuotaCpuTimeIsStillLookedAtInTime) {
   if (const auto why = lacking("cpu"); !why.empty()) GTEST_SKIP() << why;
-  ASSERT_EQ(host_.temenos({"run", "--no-net", "--", "true"}).status, 0);
+  look_at_the_whole_host();
   const auto begin = std::chrono::steady_clock::now();
   const auto result =
       run_without("umount /sys/fs/cgroup/cpu",

@@ -53,10 +53,12 @@ class MemoryLimit : public LimitsTest, public ::testing::WithParamInterface<std:
   void expect_out_of_memory(Box& box, const Result<ExecResult>& result) {
     ASSERT_TRUE(result) << result.error().to_string();
     EXPECT_TRUE(result->oom) << text_of(result);
+    EXPECT_THAT(result->oom_evidence, HasSubstr("oom_kill in memory."));
     EXPECT_EQ(result->signal, "SIGKILL");
     EXPECT_FALSE(box.is_alive());
     EXPECT_EQ(box.end_reason(), "out_of_memory");
     ASSERT_TRUE(box.ended());
+    EXPECT_THAT(box.ended()->to_string(), HasSubstr(result->oom_evidence));
     expect_within_room(box.ended()->to_string());
   }
   // "(it had N MiB)".
@@ -97,8 +99,22 @@ TEST_P(MemoryLimit, TheCommandLineSays137) {
        guest("use_up") + ":/use/up:ro", "--", "/use/up", "memory", "400"});
   EXPECT_EQ(result.status, 137) << result.err;
   EXPECT_THAT(result.err, HasSubstr("the box ran out of memory"));
+  EXPECT_THAT(result.err, HasSubstr("oom_kill in memory."));
   EXPECT_THAT(result.err, HasSubstr("--memory"));
   expect_within_room(result.err);
+}
+
+// Of a box that is over already nothing can be said to have run out of memory now.
+TEST_P(MemoryLimit, ACommandThatNeverRanIsNoneThatRanOutOfMemory) {
+  Box box = limited();
+  const Generation life(processes(kBox));
+  ASSERT_TRUE(box.start_job(use_up({"memory", "400"})));
+  EXPECT_EQ(life.wait_for_end(static_cast<int>(patience(30).count())), "");
+  const auto result = box.exec(command({"true"}));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, Code::kBoxDied);
+  EXPECT_THAT(result.error().to_string(), HasSubstr("the box ran out of memory"));
+  EXPECT_EQ(box.end_reason(), "out_of_memory");
 }
 
 TEST_P(MemoryLimit, AFileWithoutAName) { expect_end(use_up({"memfd", "400"})); }

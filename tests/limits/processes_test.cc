@@ -163,6 +163,48 @@ TEST_P(ProcessLimit, AHundredThousandThreadsAreNotToBeHad) {
   if (!log->chunks.empty()) EXPECT_LE(atol(log->chunks[0].bytes.c_str()), kPids);
 }
 
+TEST_P(ProcessLimit, ItIsCountedExactly) {
+  Box box = start("exact", {.limits = {.pids = kPids}, .platform = GetParam()});
+  // Use_up itself is the first.
+  const auto job = box.start_job(use_up({"threads", "100000"}));
+  ASSERT_TRUE(job) << job.error().to_string();
+  std::string said;
+  for (const auto end = steady_clock::now() + patience(30);
+       said.empty() && steady_clock::now() < end; std::this_thread::sleep_for(10ms)) {
+    const auto log = box.job_log(*job, 0, 4096);
+    ASSERT_TRUE(log) << log.error().to_string();
+    if (!log->chunks.empty()) said = log->chunks[0].bytes;
+  }
+  EXPECT_EQ(said, std::to_string(kPids - 1) + "\n");
+  const auto more = box.exec(command({"true"}));
+  ASSERT_FALSE(more) << text_of(more);
+  EXPECT_EQ(more.error().sys_errno, EAGAIN) << more.error().to_string();
+  ASSERT_TRUE(box.signal_job(*job, 0));
+  EXPECT_TRUE(box.wait_job(*job, patience(30)));
+  EXPECT_EQ(output(box, "echo well"), "well\n");
+}
+
+// Whatever his boxes may have, and without a group: a quarter of what he can have at all is not
+// theirs.
+TEST_P(ProcessLimit, AQuarterOfTheUsersOwnIsNotForBoxes) {
+  if (geteuid() == 0) GTEST_SKIP() << "root has no limit of processes";
+  // Not a bomb, which would be gone: as many as would stay, and leave him next to none of his 800.
+  const std::string count = GetParam() == "ptrace" ? "150" : "340";
+  // Then he starts a hundred more.
+  const std::string script =
+      "ulimit -u 800; \"$@\" >out 2>err & box=$!; until grep -q done out || ! kill -0 $box; do "
+      "sleep 0.1; done 2>/dev/null; for n in $(seq 100); do sleep 1000 & done; "
+      "jobs -r | grep -c sleep; kill -TERM $box 2>/dev/null; kill $(jobs -p); wait";
+  Program program(host_,
+                  with_tasks_of_its_own(
+                      script, {temenos_program(), "run", "--no-net", "--platform", GetParam(),
+                               "--pids", "100000", "--volume", guest("use_up") + ":/use/up:ro",
+                               "--", "/use/up", "processes", count, "1"}),
+                  {}, host_.path());
+  const auto result = program.finish(static_cast<int>(patience(60).count()));
+  EXPECT_EQ(result.out, "100\n") << result.err;
+}
+
 // Ordinary work within what a box gets that nobody has limited.
 TEST_P(ProcessLimit, ABoxThatNobodyHasLimitedHasEnough) {
   Box box = start("usual", {.platform = GetParam()});

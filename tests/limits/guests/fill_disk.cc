@@ -5,6 +5,7 @@
 //   fill_disk deleted PATH MB    the same into one that has no name any more
 //   fill_disk many PATH MB       into many that have none, half a MiB each, all open
 //   fill_disk mapped PATH MB     into a mapping of a sparse file, which is closed and has no name
+//   fill_disk crowd PATH MB      into files without a name, beside 500 processes that do nothing
 //   fill_disk threads PATH MB    eight at once, in writes of a quarter of that
 //   fill_disk moved DIR MB       into a file whose directory is moved to and fro all the time
 //   fill_disk linked DIR MB      in pieces that have many names while they are written
@@ -34,6 +35,7 @@ namespace {
 constexpr std::size_t kMiB = 1 << 20;
 constexpr std::size_t kPage = 4096;
 constexpr int kWriters = 8;
+constexpr int kCrowd = 500;
 
 [[noreturn]] void fail(const char* what) {
   fprintf(stderr, "%s: %s\n", what, strerror(errno));
@@ -79,6 +81,18 @@ void by_many(const std::string& path, std::size_t bytes) {
   }
   while (wait(nullptr) > 0) {
   }
+}
+
+void in_a_crowd(const std::string& path, std::size_t megabytes) {
+  for (int n = 0; n < kCrowd; ++n) {
+    const pid_t pid = fork();
+    if (pid < 0) fail("fork");
+    if (pid == 0) {
+      pause();
+      _exit(0);
+    }
+  }
+  for (std::size_t n = 0; n < megabytes; ++n) write_bytes(nameless(path), kMiB);
 }
 
 void moved(const std::string& dir, std::size_t bytes) {
@@ -135,6 +149,8 @@ int main(int argc, char** argv) {
     for (long n = 0; n < 2 * number; ++n) write_bytes(nameless(path), kMiB / 2);
   } else if (verb == "mapped") {
     map(path, bytes);
+  } else if (verb == "crowd") {
+    in_a_crowd(path, static_cast<std::size_t>(number));
   } else if (verb == "threads") {
     by_many(path, bytes);
   } else if (verb == "moved") {

@@ -1,0 +1,32 @@
+// What the network of a box has refused, from its log, for who waits for a command.
+//
+// Thread-safety: as the system calls.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "box/keeper_link.h"
+#include "temenos/exec_result.h"
+
+namespace temenos::box {
+
+class RefusalWatch {
+ public:
+  // Notes how far it is. `data_dir`: of the box; borrowed, both.
+  static RefusalWatch begin(KeeperLink& keeper, int data_dir);
+  // What was refused since, whoever asked for it: at most kMax, the first ones.
+  std::vector<Denial> end();
+
+  static constexpr std::size_t kMax = 100;
+
+ private:
+  RefusalWatch(KeeperLink& keeper, int data_dir) : keeper_(&keeper), data_dir_(data_dir) {}
+  KeeperLink* keeper_;
+  int data_dir_;
+  std::uint32_t before_ = 0;
+  std::string from_;  // RFC 3339, as the log has it
+};
+
+}  // namespace temenos::box
