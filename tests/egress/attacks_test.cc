@@ -100,7 +100,7 @@ TEST_P(AttacksTest, AddressesOfAllKindsInAllSpellings) {
 
 // Blocks that hold all of these open none of them.
 TEST_P(AttacksTest, ALargeBlockOpensNoSpecialAddress) {
-  attack({"0.0.0.0/0:8080", "[::]/0:8080"},
+  attack({"0.0.0.0/0:8080", "[::/0]:8080"},
          "names 10.0.0.1:8080 169.254.169.254:8080 100.100.100.200:8080 168.63.129.16:8080 "
          "45.45.45.2:8080 192.168.7.2:8080 192.168.7.1:8080 127.0.0.1:8080 198.18.0.1:8080 "
          "2606:4545::2:8080 fd00:ec2::254:8080 fd00:7::1:8080 64:ff9b::a00:1:8080 "

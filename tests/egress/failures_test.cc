@@ -9,6 +9,8 @@
 #include <fstream>
 #include <memory>
 
+#include "temenos/box_manager.h"
+#include "temenos/policy_builder.h"
 #include "tests/egress/egress_test.h"
 
 namespace temenos::testing {
@@ -73,7 +75,8 @@ class FailuresTest : public EgressTest {
   }
   std::unique_ptr<Program> box(const Words& allowed) const {
     auto words = run_words(
-        allowed, "", {"--volume", readable_guest("attack_net.py") + ":/egress/attack_net.py:ro"});
+        allowed, "",
+        {"-i", "--volume", readable_guest("attack_net.py") + ":/egress/attack_net.py:ro"});
     words.resize(words.size() - 3);
     words.insert(words.end(), {"/bin/bash", "-s"});
     return std::make_unique<Program>(host(), argv(words));
@@ -135,11 +138,49 @@ TEST_P(FailuresTest, APartThatIsKilledComesBackWithTheSameNames) {
   // A name that is asked for only now has an address of its own.
   EXPECT_THAT(box.ask(address_of("later.world.site")), Not(HasSubstr(cached + "\n")));
   EXPECT_TRUE(soon(box, banner("later.world.site"), "reached 45.46.2.6:2525"));
-  EXPECT_THAT(files_named("audit.jsonl"), HasSubstr("has died"));
   EXPECT_EQ(box.finish().status, 0);
   EXPECT_EQ(other.finish().status, 0);
   expect_only(
       {"dns any.world.site", "tcp 45.46.2.5:2525", "dns later.world.site", "tcp 45.46.2.6:2525"});
+}
+
+// Of a box with a name, which has such a log.
+TEST_P(FailuresTest, TheDeathOfAPartIsInTheAuditLog) {
+  if (GetParam() != Who::kRoot) GTEST_SKIP() << "the library runs as this process' user";
+  for (const auto& variable : host().environment()) {
+    const auto equals = variable.find('=');
+    setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+  }
+  auto manager = BoxManager::open();
+  ASSERT_TRUE(manager) << manager.error().to_string();
+  const auto policy =
+      Policy::Builder().network(NetworkMode::kFiltered).allow_host("any.world.site:2525").build();
+  ASSERT_TRUE(policy) << policy.error().to_string();
+  auto box = manager->create({"", "told"}, *policy);
+  ASSERT_TRUE(box) << box.error().to_string();
+  const auto started = box->start();
+  ASSERT_TRUE(started) << started.error().to_string();
+  std::string dir = host_shell("find " + host().path() + "/home/data -name audit.jsonl");
+  dir = dir.substr(0, dir.rfind('/'));
+  for (const char* part : {"temenos-front", "temenos-dialer"}) {
+    const pid_t pid = child_of(durable_box_processes(dir).keeper, part);
+    ASSERT_GT(pid, 0) << part;
+    ASSERT_EQ(kill(pid, SIGKILL), 0);
+    ExecRequest request;
+    request.argv = {"bash", "-c", banner("any.world.site")};
+    std::string said;
+    const auto end = Clock::now() + std::chrono::seconds(patience(30));
+    while (Clock::now() < end && said.find("reached") == std::string::npos) {
+      const auto result = box->exec(request);
+      ASSERT_TRUE(result) << result.error().to_string();
+      said = result->stdout_data;
+    }
+    EXPECT_THAT(said, HasSubstr("reached 45.46.2.5:2525"));
+    EXPECT_THAT(
+        files_named("audit.jsonl"),
+        HasSubstr(std::string("the ") + (part + sizeof "temenos") + " of the box's network"));
+  }
+  EXPECT_TRUE(manager->remove({"", "told"}));
 }
 
 TEST_P(FailuresTest, ManyQuestionsMoveNothing) {

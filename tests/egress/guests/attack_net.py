@@ -370,8 +370,10 @@ ADDRESSES = (
 
 
 def verb_addresses(*ports):
-    run_all([('no', f'{address} {port}', lambda address=address, port=port:
-              talk(address, int(port), (get(address.encode()),), wait=10.0))
+    def attempt(address, port):
+        host = f'[{address}]' if ':' in address else address
+        return talk(address, int(port), (get(host.encode()),), wait=10.0)
+    run_all([('no', f'{address} {port}', lambda address=address, port=port: attempt(address, port))
              for address in ADDRESSES for port in ports])
 
 
@@ -379,7 +381,7 @@ def verb_names(*targets):
     """[+?]NAME:PORT…; with + it is allowed, and reached, with ? it may be."""
     def attempt(target):
         name, port = target.lstrip('+?').rsplit(':', 1)
-        steps = (get(name.encode()),)
+        steps = (get((f'[{name}]' if ':' in name else name).encode()),)
         secret = b'reached'
         if port == '443':
             steps, secret = (hello(server_names(name.encode())),), TLS_ANSWER
