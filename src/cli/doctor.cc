@@ -207,12 +207,6 @@ json::value to_json_value(const Diagnosis& d) {
                               {"id_map", d.userns.range ? "range" : "single"},
                               {"why", d.userns.why}}},
       {"network", network_to_json(d.network)},
-      {"limits", limits_to_json(d.limits)},
-      {"network", json::object{{"netns", d.userns.ok},
-                               {"nft", false},
-                               {"tproxy", false},
-                               {"mode", "none"},
-                               {"why", kNetworkWhy}}},
       {"limits", limits_to_json(d.limits, d.why_watched)},
       // A box that started had its overlay; one that did not says why.
       {"overlay", json::object{{"ok", d.ok()}, {"why", box_why}}},
