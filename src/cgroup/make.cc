@@ -31,6 +31,12 @@ constexpr std::size_t kMaxName = 200;
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr int kScopeTimeoutMs = 5'000;  // a bus that hangs must not hold up a start
 constexpr std::chrono::milliseconds kRemoveStep{5};
+// What to do. A user's manager needs the machine's bus to have processes moved, and does not look
+// for it again after a restart of it.
+constexpr const char* kNoScope[] = {
+    "systemctl --user daemon-reload, if the machine's bus was restarted; else see "
+    "'systemctl --user status'",
+    "see 'systemctl status'"};
 constexpr const char* kV1Controllers[] = {"memory", "pids", "cpu", "cpuacct", "freezer"};
 
 std::string user_name() {
@@ -132,17 +138,12 @@ Result<Group> make_in_scope(const Request& request) {
   const bool moved = scope.ends_with("/" + request.name + ".scope");
   // What counts is where this process is: an answer may be lost.
   if (!moved && !ran) {
-    // A user's manager that has lost the machine's bus (which was restarted) cannot move processes.
     return tl::make_unexpected(
-        std::move(ran)
-            .error()
-            .with_context("systemd does not answer")
-            .with_hint(system ? "see 'systemctl status'" : "systemctl --user daemon-reload"));
+        std::move(ran).error().with_context("systemd does not answer").with_hint(kNoScope[system]));
   }
   if (!moved && ran->status.code != 0) {
     const std::string text = ran->output.substr(0, ran->output.find('\n'));
-    return fail(Code::kUnsupported, "systemd makes no scope: " + escape(text),
-                system ? "see 'systemctl status'" : "see 'systemctl --user status'");
+    return fail(Code::kUnsupported, "systemd makes no scope: " + escape(text), kNoScope[system]);
   }
   if (!moved) {
     return fail(Code::kUnsupported, "systemd has not moved this process into its scope",

@@ -64,7 +64,12 @@ class LesserHost : public IntegrationTest {
   }
   void TearDown() override {
     if (uid_.empty()) return;
-    as_root("systemctl start dbus.socket dbus.service systemd-logind.service");
+    // Managers that have lost the bus look for it when they are told to read their units anew.
+    if (shell("systemctl is-active dbus.service") != "active\n" || lost_the_bus_) {
+      as_root(
+          "systemctl start dbus.socket dbus.service systemd-logind.service; "
+          "systemctl kill --kill-who=main --signal=HUP 'user@*.service'");
+    }
     as_root("rm -rf /run/systemd/system/user*" + uid_ + "*.d; systemctl daemon-reload");
     no_manager();
     for (const auto& path : groups_) EXPECT_FALSE(std::filesystem::exists(path)) << path;
@@ -177,6 +182,7 @@ class LesserHost : public IntegrationTest {
   std::string data_;
   std::string cache_;
   std::vector<std::string> groups_;
+  bool lost_the_bus_ = false;
 };
 
 TEST_F(LesserHost, AUserWithoutASystemdOfHisOwn) {
@@ -306,6 +312,7 @@ TEST_F(GoneInTheMiddle, TheSystemBus) {
   const std::string of_root = host_shell("find /sys/fs/cgroup -name 'temenos-run-*.scope'");
   ASSERT_THAT(of_root, HasSubstr("/system.slice/"));
   as_root("systemctl stop dbus.socket dbus.service");
+  lost_the_bus_ = true;
   expect_alive();
   EXPECT_EQ(write(roots.in(), "alive\n", 6), 6) << strerror(errno);
   const auto ended = roots.finish(kHangs);
@@ -321,7 +328,7 @@ TEST_F(GoneInTheMiddle, TheSystemBus) {
   // A user's manager has lost it, and moves no process until it is told to look again.
   const auto lost = tried("systemd-user");
   EXPECT_FALSE(lost.at("memory").as_bool());
-  EXPECT_EQ(lost.at("fix").as_string(), "systemctl --user daemon-reload");
+  EXPECT_THAT(std::string(lost.at("fix").as_string()), HasSubstr("systemctl --user daemon-reload"));
   EXPECT_EQ(finish(as_other({"/usr/bin/systemctl", "--user", "daemon-reload"})).status, 0);
   expect_alive();
   EXPECT_EQ(groups().size(), 1u);
