@@ -34,7 +34,7 @@ constexpr std::chrono::milliseconds kRemoveStep{5};
 // What to do. A user's manager needs the machine's bus to have processes moved, and does not look
 // for it again after a restart of it.
 constexpr const char* kNoScope[] = {
-    "systemctl --user daemon-reload, if the machine's bus was restarted; else see "
+    "systemctl --user daemon-reexec, if the machine's bus was restarted; else see "
     "'systemctl --user status'",
     "see 'systemctl status'"};
 constexpr const char* kV1Controllers[] = {"memory", "pids", "cpu", "cpuacct", "freezer"};
