@@ -36,7 +36,7 @@ TEST_F(Machine, SystemdsProgramsShowABoxByName) {
   // Its own way to end it.
   EXPECT_EQ(host_shell(systemctl + "stop 'temenos-seen-*' 2>&1"), "");
   EXPECT_FALSE(box.is_alive());
-  EXPECT_EQ(box.end_reason(), "stopped");
+  EXPECT_THAT(audit("seen"), HasSubstr("\"reason\":\"stopped\""));
 }
 
 // The ordinary user's ten boxes, and his log-in by ssh: PAM, logind, a session of its own.
