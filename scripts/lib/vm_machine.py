@@ -82,7 +82,8 @@ class Qmp:
 
 def qemu_command(options, qmp, ready):
     image = options.image
-    append = f'console=ttyS0 mitigations=off quiet panic=-1 {options.append}'
+    # no_timer_check: on a busy host the timer seems not to tick, and the kernel panics.
+    append = f'console=ttyS0 mitigations=off no_timer_check quiet panic=-1 {options.append}'
     return ['qemu-system-x86_64', '-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none',
             '-machine', 'pc', '-accel', 'tcg,thread=multi,tb-size=512', '-cpu', options.cpu,
             '-smp', str(options.cpus), '-m', options.memory,

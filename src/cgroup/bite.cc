@@ -22,7 +22,7 @@ constexpr std::uint64_t kMemory = std::uint64_t{16} << 20;
 constexpr std::size_t kTooMuch = std::size_t{64} << 20;
 constexpr std::uint64_t kTasks = 3;
 constexpr std::uint32_t kCpuThousandths = 100;  // 10 ms in each 100
-constexpr std::int64_t kPatienceNs = 5'000'000'000;
+constexpr std::int64_t kPatienceNs = 8'000'000'000;
 constexpr int kLookMs = 10;
 
 std::int64_t now_ns() {
@@ -87,21 +87,35 @@ int use_memory(const std::vector<int>& join_fds) {
   return 0;
 }
 
+struct Seen {
+  sys::ExitStatus status;
+  bool whole = false;  // it ended by itself, or there was enough of it; else patience ended first
+};
+
 // Until it ends, or `enough`, or patience does.
 template <typename F, typename G>
-Result<sys::ExitStatus> in_child(F work, G enough) {
+Result<Seen> in_child(F work, G enough) {
   auto child = TRY(sys::start_in_namespaces(0, [&work] {
     if (!sys::die_with_parent()) return kFailed;
     return work();
   }));
+  Seen seen;
   pollfd fd{child.pidfd(), POLLIN, 0};
   const std::int64_t end = now_ns() + kPatienceNs;
-  while (poll(&fd, 1, kLookMs) <= 0 && !enough() && now_ns() < end) {
-  }
+  do {
+    seen.whole = poll(&fd, 1, kLookMs) > 0 || enough();
+  } while (!seen.whole && now_ns() < end);
   child.send(SIGKILL);
   const auto status = child.wait();
   if (!status) return fail(Code::kInternal, "waiting for a child");
-  return *status;
+  seen.status = *status;
+  return seen;
+}
+
+// Nothing was seen then, not even that a limit does not hold.
+tl::unexpected<Error> took_too_long() {
+  return fail(Code::kTimedOut, "trying it took too long",
+              "try again when the machine is less busy");
 }
 
 }  // namespace
@@ -112,10 +126,11 @@ Result<Controls> bite(Group& group) {
   Controls held;
   const auto until_it_ends = [] { return false; };
   const auto first = TRY(in_child([&] { return run_into_task_limit(fds); }, until_it_ends));
-  if (first.code < 0 || (first.code & kFailed) != 0) {
+  if (!first.whole) return took_too_long();
+  if (first.status.code < 0 || (first.status.code & kFailed) != 0) {
     return fail(Code::kUnsupported, "no process can be put into the group");
   }
-  held.tasks = group.controls().tasks && (first.code & kForkRefused) != 0;
+  held.tasks = group.controls().tasks && (first.status.code & kForkRefused) != 0;
   if (group.controls().cpu) {
     // How much of a time was work, on a machine that is busy or stands still now and then, nobody
     // knows but the kernel, which counts when it held us back.
@@ -126,7 +141,8 @@ Result<Controls> bite(Group& group) {
   if (!group.controls().memory) return held;
   const auto before = group.oom_kills();
   const auto second = TRY(in_child([&] { return use_memory(fds); }, until_it_ends));
-  held.memory = second.signal == SIGKILL && group.oom_kills() > before;
+  if (!second.whole) return took_too_long();
+  held.memory = second.status.signal == SIGKILL && group.oom_kills() > before;
   return held;
 }
 

@@ -31,6 +31,12 @@ constexpr std::size_t kMaxName = 200;
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr int kScopeTimeoutMs = 5'000;  // a bus that hangs must not hold up a start
 constexpr std::chrono::milliseconds kRemoveStep{5};
+// What to do. A user's manager needs the machine's bus to have processes moved, and does not look
+// for it again after a restart of it.
+constexpr const char* kNoScope[] = {
+    "systemctl --user daemon-reexec, if the machine's bus was restarted; else see "
+    "'systemctl --user status'",
+    "see 'systemctl status'"};
 constexpr const char* kV1Controllers[] = {"memory", "pids", "cpu", "cpuacct"};
 
 std::string user_name() {
@@ -133,16 +139,11 @@ Result<Group> make_in_scope(const Request& request) {
   // What counts is where this process is: an answer may be lost.
   if (!moved && !ran) {
     return tl::make_unexpected(
-        std::move(ran)
-            .error()
-            .with_context("systemd does not answer")
-            .with_hint(system ? "see 'systemctl status'; 'temenos doctor' asks it again"
-                              : "see 'systemctl --user status'; 'temenos doctor' asks it again"));
+        std::move(ran).error().with_context("systemd does not answer").with_hint(kNoScope[system]));
   }
   if (!moved && ran->status.code != 0) {
     const std::string text = ran->output.substr(0, ran->output.find('\n'));
-    return fail(Code::kUnsupported, "systemd makes no scope: " + escape(text),
-                system ? "see 'systemctl status'" : "see 'systemctl --user status'");
+    return fail(Code::kUnsupported, "systemd makes no scope: " + escape(text), kNoScope[system]);
   }
   if (!moved) {
     return fail(Code::kUnsupported, "systemd has not moved this process into its scope",
@@ -175,6 +176,17 @@ bool is_delegated(const std::string& directory) {
          value[0] == '1' && !name.starts_with("user@");  // that one is another systemd's
 }
 
+// A group with processes of its own has no controllers to give (cgroup-v2.rst, "No Internal Process
+// Constraint"). Asked for pids or cpu, it would give them all the same, to threads: it becomes the
+// root of a threaded subtree, and no process can be put below it any more. The root of all may
+// have both, and has no type.
+bool can_give(const std::string& directory) {
+  const auto type = sys::read_path(directory + "/cgroup.type", kMaxFile);
+  if (!type) return true;
+  return *type == "domain\n" &&
+         sys::read_path(directory + "/cgroup.procs", kMaxFile).value_or("?").empty();
+}
+
 Result<std::string> find_subtree() {
   const Hierarchies now = TRY(read_hierarchies());
   const Hierarchy& unified = now.unified;
@@ -189,7 +201,7 @@ Result<std::string> find_subtree() {
     // Whoever joins comes from our own group: the kernel asks for this file of what both lie in.
     if (access(at.c_str(), W_OK | X_OK) != 0 || access((at + "/cgroup.procs").c_str(), W_OK) != 0)
       continue;
-    if (guarded && !is_delegated(at)) continue;
+    if ((guarded && !is_delegated(at)) || !can_give(at)) continue;
     const std::string controllers =
         sys::read_path(at + "/cgroup.controllers", kMaxFile).value_or("");
     if (!has_word(controllers, "memory") && !has_word(controllers, "pids")) continue;

@@ -161,7 +161,7 @@ TEST(ProcessTest, WhatRunsAProgramTakesItAlong) {
     const std::string out =
         "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(writer.get());
     (void)run_program(
-        {"sh", "-c", "exec 3>" + out + "; grep SigBlk /proc/self/status >&3; sleep 1000"});
+        {"sh", "-c", "exec 3>" + out + "; grep SigBlk /proc/self/status >&3; exec sleep 1000"});
     return 0;
   });
   ASSERT_TRUE(caller);

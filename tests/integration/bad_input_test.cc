@@ -149,13 +149,9 @@ TEST_F(BadInputTest, WhatIsNotBuiltStartsNothing) {
     std::vector<std::string> args;
     std::string_view text;
   } const cases[] = {
-      {{}, "the network mode 'filtered' (the default) is not built yet: say --no-net"},
-      {{"--net", "filtered"}, "'filtered' (the default) is not built yet: say --no-net"},
-      {{"--allow-host", "example.org"}, "'filtered' (the default) is not built yet: say --no-net"},
       {{"--net", "nat"}, "the network mode 'nat' is not built yet: say --no-net"},
       {{"--no-net", "--image", "debian"}, "images are not built yet"},
       {{"--no-net", "--review"}, "--review is not built yet: use --ephemeral"},
-      {{"--no-net", "--disk", "100"}, "a limit of disk"},
       {{"--no-net", "--enforcement", "cooperative"}, "cooperative enforcement"},
   };
   for (const auto& one : cases) {

@@ -1,9 +1,10 @@
 // A box whose network is filtered, from inside: gVisor's own stack on the link to the router. What
-// front will serve is taken from keeper and served by the test.
+// front serves is taken from keeper and served by the test, while front stands still.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -90,6 +91,11 @@ class FilteredTest : public LiveBoxTest {
   void take_listeners() {
     const pid_t keeper = box_processes(getpid()).keeper;
     ASSERT_GT(keeper, 0);
+    // Front would take them first.
+    const std::string front =
+        host_shell("pgrep -x -P " + std::to_string(keeper) + " temenos-front");
+    ASSERT_FALSE(front.empty());
+    ASSERT_EQ(kill(atoi(front.c_str()), SIGSTOP), 0);
     const auto pidfd = sys::open_pidfd(keeper);
     ASSERT_TRUE(pidfd);
     std::vector<UniqueFd> found;

@@ -14,6 +14,9 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kRoomMb = 128;
 constexpr std::uint64_t kRoom = std::uint64_t{kRoomMb} << 20;
+// Under certain circumstances, usage may go over the limit temporarily (cgroup-v2.rst): some pages
+// that the kernel must have at once.
+constexpr std::uint64_t kForced = std::uint64_t{1} << 20;
 constexpr char kBox[] = "greedy";
 
 // "SwapFree:" and the like, in kB.
@@ -153,7 +156,7 @@ TEST_P(MemoryLimit, MemoryFileSystemsOfEachBox) {
       EXPECT_THAT(result->stderr_data, HasSubstr("No space left on device"));
       const auto stats = box.stats();
       ASSERT_TRUE(stats);
-      EXPECT_LE(stats->memory_peak_bytes.value_or(0), kRoom);
+      EXPECT_LE(stats->memory_peak_bytes.value_or(0), kRoom + kForced);
       EXPECT_EQ(output(box, "rm " + std::string(path) + "; echo well"), "well\n");
     }
     remove(kBox);
@@ -169,7 +172,7 @@ TEST_P(MemoryLimit, TheFileCacheIsWithinItAndNoEnd) {
   const auto stats = box.stats();
   ASSERT_TRUE(stats) << stats.error().to_string();
   EXPECT_LE(stats->memory_bytes.value_or(0), kRoom);
-  EXPECT_LE(stats->memory_peak_bytes.value_or(0), kRoom);
+  EXPECT_LE(stats->memory_peak_bytes.value_or(0), kRoom + kForced);
 }
 
 // What gVisor itself takes leaves room for the runtimes that people use.
