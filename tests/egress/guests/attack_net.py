@@ -372,7 +372,7 @@ ADDRESSES = (
 def verb_addresses(*ports):
     def attempt(address, port):
         host = f'[{address}]' if ':' in address else address
-        return talk(address, int(port), (get(host.encode()),), wait=10.0)
+        return talk(address, int(port), (get(host.encode()),), wait=3.0)
     run_all([('no', f'{address} {port}', lambda address=address, port=port: attempt(address, port))
              for address in ADDRESSES for port in ports])
 
@@ -411,7 +411,13 @@ def ask_udp(server, port, data):
 
 
 def ask_tcp(server, port, data):
-    return talk(server, port, (struct.pack('>H', len(data)) + data,), b'\xff' * 64, wait=5.0)
+    try:
+        with socket.create_connection((server, port), 5) as sock:
+            sock.sendall(struct.pack('>H', len(data)) + data)
+            answer = sock.recv(4096)
+    except OSError as error:
+        return failure(error)
+    return f'code {answer[5] & 15}' if len(answer) >= 14 else 'closed'
 
 
 RESOLVERS = ('198.18.0.1', '8.8.8.8', '1.1.1.1', '45.45.45.1', '10.0.0.53', '169.254.169.253', '2001:4860:4860::8888',
@@ -588,7 +594,7 @@ def verb_routes():
     link = next((name for _, name in socket.if_nameindex() if name != 'lo'), 'eth0')
 
     def reach():
-        run_all([('no', f'{address} {port}', lambda a=address, p=port: talk(a, p, (get(b'x'),), wait=2.0))
+        run_all([('no', f'{address} {port}', lambda a=address, p=port: talk(a, p, (get(b'x'),), wait=1.0))
                  for address, port in (('45.46.0.66', 8080), ('45.45.45.2', 8080), ('10.0.0.1', 8080),
                                        ('169.254.169.254', 80), ('2606:4546::66', 8080), ('192.168.7.1', 8080))])
     for change in CHANGES:
