@@ -35,7 +35,7 @@ vm_in() {
   [[ $who == root ]] || uid=1000
   VM_RUN=(python3 "$ROOT/scripts/lib/vm_machine.py" run --dir "$machine" --keys "${machine%/*}/keys"
     --user "$who" --limit "$seconds" -- env CI=true TEMENOS_MUST_WORK=1 TEMENOS_SLOW=1
-    TEMENOS_CRASH_PERCENT="$VM_CRASH_PERCENT"
+    TEMENOS_CRASH_PERCENT="$VM_CRASH_PERCENT" TEMENOS_STAGE=/opt/temenos TEMENOS_TEST_USER=user
     TEMENOS_BIN=/opt/temenos/bin/temenos "XDG_CACHE_HOME=/var/tmp/temenos-test-cache-$uid" "$@")
 }
 
