@@ -316,8 +316,8 @@ namespace {
 // Ordinary programs get a refusal as a page to read, where without these the connection would only
 // be reset. What is in the box itself stays there.
 void add_proxy(std::map<std::string, std::string>& environment) {
-  const std::string proxy = "http://" + std::string(egress::kRouter4) + ":" +
-                            std::to_string(egress::kProxyPort);
+  const std::string proxy =
+      "http://" + std::string(egress::kRouter4) + ":" + std::to_string(egress::kProxyPort);
   for (const char* name : {"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"}) {
     environment[name] = proxy;
   }

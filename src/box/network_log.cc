@@ -28,8 +28,7 @@ Denial denial_of(const egress::LogRecord& record) {
   Denial denial;
   denial.kind = "egress";
   const bool six = record.host.find(':') != record.host.npos;
-  denial.target =
-      (six ? "[" + record.host + "]" : record.host) + ":" + std::to_string(record.port);
+  denial.target = (six ? "[" + record.host + "]" : record.host) + ":" + std::to_string(record.port);
   denial.rule = record.rule.empty() ? "default" : record.rule;
   const std::string rule = rule_for(record);
   denial.hint = rule.empty() ? "no rule opens it: " + record.why : "--allow-host " + rule;

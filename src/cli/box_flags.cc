@@ -246,10 +246,11 @@ void add_box_flags(CLI::App& command, BoxFlags& flags) {
   auto flag = [&command](const char* name, bool& value, const char* help) {
     return command.add_flag(name, value, help)->group(kGroup);
   };
-  option("--net", flags.net, "Network: none or host; filtered (default) and nat are not built yet",
+  option("--net", flags.net, "Network: filtered (default: what --allow-host names), none or host",
          "MODE");
   flag("--no-net", flags.no_net, "No network: the same as --net none");
-  option("--allow-host", flags.allow_host, "Let the box reach HOST[:PORT] (not built yet)", "ENTRY")
+  option("--allow-host", flags.allow_host,
+         "Let the box reach HOST[:PORT], *.HOST, an address or @preset", "ENTRY")
       ->allow_extra_args(false);
   option("--read", flags.read, "Mount PATH read-only at its own path; again for more", "PATH")
       ->allow_extra_args(false);

@@ -29,7 +29,7 @@ enum class ControlType : std::uint32_t {
   kRulesTaken = 17,  // `value` rules; or refused whole, the old ones hold: kRulesRefused
   kRulesRefused = 18,
   kSelfTested = 19,     // the box's own request was refused, by way of front
-  kLogFlushed = 21,      // `value` connections were refused since dialer began
+  kLogFlushed = 21,     // `value` connections were refused since dialer began
   kWantsResolver = 20,  // before a look-up, when the last answer is some seconds old
 };
 

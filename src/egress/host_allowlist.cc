@@ -6,11 +6,11 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "codec/address.h"
-#include "wire/host_name.h"
 #include "egress/judge.h"
 #include "egress/plan.h"
 #include "egress/synthetic.h"
 #include "egress/why_names.h"
+#include "wire/host_name.h"
 
 namespace temenos {
 namespace {

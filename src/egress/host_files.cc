@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "codec/address.h"
-#include "wire/host_name.h"
 #include "egress/resolver.h"
+#include "wire/host_name.h"
 
 namespace temenos::egress {
 namespace {

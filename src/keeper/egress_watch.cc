@@ -52,8 +52,8 @@ Result<UniqueFd> shared_memory(const char* name, std::size_t size) {
 Result<void> tell(int control, ControlType type, std::span<const int> fds = {}) {
   const Control message{type, 0};
   // Who does not read is about to be found dead; keeper waits for nobody.
-  return sys::send_with_fds(
-      control, {reinterpret_cast<const char*>(&message), sizeof message}, fds, MSG_DONTWAIT);
+  return sys::send_with_fds(control, {reinterpret_cast<const char*>(&message), sizeof message}, fds,
+                            MSG_DONTWAIT);
 }
 
 // In the child: `fds` become descriptors 3 and up, and nothing else is left.
@@ -86,7 +86,8 @@ Result<void> EgressWatch::begin(const LaunchSpec& spec, int data_dir) {
   front_program_ = spec.front;
   for (std::size_t i = 0; i < log_.size(); ++i) {
     // RDWR: who writes it also looks how much is in it.
-    log_[i] = TRY(sys::open_beneath(data_dir, egress::kLogFiles[i], O_RDWR | O_APPEND | O_CREAT, 0600));
+    log_[i] =
+        TRY(sys::open_beneath(data_dir, egress::kLogFiles[i], O_RDWR | O_APPEND | O_CREAT, 0600));
   }
   names_ = TRY(shared_memory("temenos-names", egress::NameTable::kBytes));
   std::string rules;

@@ -341,10 +341,9 @@ std::optional<Message> Keeper::begin_when_ready() {
 
 // Who is not ready in time: which part of it?
 Message Keeper::start_timed_out() const {
-  return ended(EndReason::kStartTimedOut,
-               session_ready_ && !egress_.is_proven()
-                   ? ": nobody has seen its network refuse a connection"
-                   : "");
+  return ended(EndReason::kStartTimedOut, session_ready_ && !egress_.is_proven()
+                                              ? ": nobody has seen its network refuse a connection"
+                                              : "");
 }
 
 std::optional<Message> Keeper::on_session() {

@@ -14,8 +14,8 @@
 #include <future>
 
 #include "keeper/box_limits.h"
-#include "keeper/egress_watch.h"
 #include "keeper/callers.h"
+#include "keeper/egress_watch.h"
 #include "keeper/etc_parts.h"
 #include "keeper/messages.h"
 #include "sys/file_sys.h"

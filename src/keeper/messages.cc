@@ -24,9 +24,7 @@ std::string get(const char (&field)[N]) {
 }  // namespace
 
 std::size_t descriptors_of(std::uint32_t kind) {
-  return kind == Message::kAttach || kind == Message::kRules ? 1
-         : kind == Message::kAddJob                           ? 2
-                                                              : 0;
+  return kind == Message::kAttach || kind == Message::kRules ? 1 : kind == Message::kAddJob ? 2 : 0;
 }
 
 void put_text(Message& message, std::string_view what) { put(message.what, what); }

@@ -50,11 +50,11 @@ struct Message {
     kPing,            // caller → keeper: is the box alive?
     kStats,           // caller → keeper: what does the box use? The answer is a kOk with `numbers`
     kRules,           // caller → keeper: one descriptor, a sealed file with the rules of a filtered
-                      // network, one a line; answered when they hold, or with a `value` and why they do not
+             // network, one a line; answered when they hold, or with a `value` and why they do not
     kFlushNetworkLog,  // caller → keeper: answered when the log is whole; `value` connections were
                        // refused so far
-    kOk,              // keeper → caller: what was asked for is done
-    kNetwork,         // helper → keeper: the box has its network; the listeners of its router
+    kOk,               // keeper → caller: what was asked for is done
+    kNetwork,          // helper → keeper: the box has its network; the listeners of its router
   };
   std::uint32_t kind = 0;
   std::uint32_t value = 0;

@@ -434,12 +434,9 @@ Result<void> write_bundle(const LaunchSpec& spec) {
     const std::string port = std::to_string(egress::kSelfTestPort);
     init.insert(init.end(), {"--knock", std::string(egress::kSelfTest4), port});
   }
-  const gvisor::OciConfig config{kRootfs,
-                                 std::move(init),
-                                 spec.hostname,
-                                 std::move(mounts),
-                                 spec.limits.guest_tasks,
-                                 filtered ? "/proc/self/ns/net" : ""};
+  const gvisor::OciConfig config{
+      kRootfs,           std::move(init),         spec.hostname,
+      std::move(mounts), spec.limits.guest_tasks, filtered ? "/proc/self/ns/net" : ""};
   TRY(make_dir(kBundle));
   const UniqueFd bundle = TRY(open_path(kBundle));
   return sys::write_new_file(bundle.get(), "config.json", gvisor::oci_config_json(config), 0644);
