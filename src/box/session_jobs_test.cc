@@ -82,13 +82,13 @@ TEST_F(SessionJobs, AJobOutlivesTheClientThatStartedIt) {
   auto waiting = std::async(std::launch::async, [&] { return client.wait_job(1, 60s); });
   UniqueFd(open(go.c_str(), O_WRONLY | O_CLOEXEC));
   const auto over = waiting.get();
-  ASSERT_TRUE(over) << over.error().to_string();
-  EXPECT_TRUE(*over);
+  // On a busy machine the job may be over before anybody waits for it.
+  EXPECT_TRUE(over ? *over : over.error().code == Code::kNotFound);
+  expect_over(1);
   const auto after = spool(1, before.next);
   EXPECT_EQ(text(after), "late\n");
   ASSERT_TRUE(after.end);
   EXPECT_EQ(after.end->result.exit_code, 5);
-  expect_over(1);
   const auto gone = client.wait_job(1, 1s);
   ASSERT_FALSE(gone);
   EXPECT_EQ(gone.error().code, Code::kNotFound);

@@ -116,10 +116,8 @@ TEST_P(SizedTest, WithoutASizeItIsTheDefault) {
 class ScratchFlagsTest : public IntegrationTest {};
 
 TEST_F(ScratchFlagsTest, ASizeThatNothingHoldsIsRefused) {
-  for (const char* scratch : {"disk", "runsc"}) {
-    expect_error(run({"--scratch", scratch, "--disk", "10"}, "true"), 125,
-                 {"a limit of disk is not built yet", "--scratch memory"});
-  }
+  expect_error(run({"--scratch", "runsc", "--disk", "10"}, "true"), 125,
+               {"limits.disk_mb cannot be kept with scratch runsc", "--scratch memory"});
   expect_error(run({"--scratch", "tape"}, "true"), 2, {"not one of disk, memory, runsc"});
 }
 

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <iostream>
+#include <thread>
 
 #include "tests/limits/limits_test.h"
 
@@ -12,6 +14,7 @@ namespace temenos::testing {
 namespace {
 
 using std::chrono::steady_clock;
+using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
 using Machine = LimitsTest;
@@ -39,8 +42,8 @@ TEST_F(Machine, SystemdsProgramsShowABoxByName) {
   EXPECT_THAT(audit("seen"), HasSubstr("\"reason\":\"stopped\""));
 }
 
-// The ordinary user's ten boxes, and his log-in by ssh: PAM, logind, a session of its own.
-TEST_F(Machine, ALogInSucceedsWhileTenBombsExplode) {
+// The ordinary user's boxes, and his log-in by ssh: PAM, logind, a session of its own.
+TEST_F(Machine, ALogInSucceedsWhileBombsExplode) {
   ASSERT_NE(geteuid(), 0u);
   const std::string key = host_.path() + "/key";
   const std::string home = host_shell("getent passwd $(id -u) | cut -d: -f6 | tr -d '\\n'");
@@ -54,7 +57,7 @@ TEST_F(Machine, ALogInSucceedsWhileTenBombsExplode) {
   const auto quiet_begin = steady_clock::now();
   EXPECT_EQ(host_shell(login), "in\n");
   const std::chrono::duration<double> quiet = steady_clock::now() - quiet_begin;
-  constexpr int kBoxes = 10;
+  constexpr int kBoxes = 4;  // more take minutes to start here
   std::vector<std::string> names;
   std::vector<Box> boxes;
   for (int n = 0; n < kBoxes; ++n) {
@@ -73,14 +76,19 @@ TEST_F(Machine, ALogInSucceedsWhileTenBombsExplode) {
     for (const auto& name : names) sum += host_tasks(name);
     return sum;
   };
-  EXPECT_GT(tasks(), kBoxes * 64) << "nothing has exploded";
+  // A box in which nothing happens has half as many or less.
+  const auto exploded = [&] { return tasks() > long{kBoxes} * 64; };
+  const auto end = steady_clock::now() + patience(6);
+  while (!exploded() && steady_clock::now() < end) std::this_thread::sleep_for(100ms);
+  ASSERT_TRUE(exploded()) << tasks();
   const auto begin = steady_clock::now();
   EXPECT_EQ(host_shell(login), "in\n");
   const std::chrono::duration<double> busy = steady_clock::now() - begin;
   RecordProperty("quiet_seconds", std::to_string(quiet.count()));
   RecordProperty("busy_seconds", std::to_string(busy.count()));
   EXPECT_LT(busy, 10 * quiet);
-  EXPECT_GT(tasks(), kBoxes * 64 / 2) << "all bombs were over before the log-in was";
+  EXPECT_TRUE(exploded()) << "all bombs were over before the log-in was: " << tasks();
+  std::cout << "log-in: " << quiet.count() << " s, " << busy.count() << " s among bombs\n";
   host_shell("rm -f " + home + "/.ssh/authorized_keys");
 }
 
