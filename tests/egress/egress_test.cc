@@ -70,7 +70,9 @@ void EgressTest::SetUp() {
   if (GetParam() == Who::kUser) {
     const char* stage = std::getenv("TEMENOS_STAGE");
     if (stage == nullptr || test_user() == nullptr) {
-      GTEST_SKIP() << "no account " << user_name() << " with programs in TEMENOS_STAGE";
+      const std::string why = "no account " + std::string(user_name()) + " with TEMENOS_STAGE";
+      if (std::getenv("TEMENOS_MUST_WORK") != nullptr) FAIL() << why;
+      GTEST_SKIP() << why;
     }
     stage_ = stage;
   }
