@@ -139,7 +139,10 @@ Result<Group> make_in_scope(const Request& request) {
   // What counts is where this process is: an answer may be lost.
   if (!moved && !ran) {
     return tl::make_unexpected(
-        std::move(ran).error().with_context("systemd does not answer").with_hint(kNoScope[system]));
+        std::move(ran)
+            .error()
+            .with_context("systemd does not answer")
+            .with_hint(std::string(kNoScope[system]) + "; 'temenos doctor' asks it again"));
   }
   if (!moved && ran->status.code != 0) {
     const std::string text = ran->output.substr(0, ran->output.find('\n'));
