@@ -51,11 +51,8 @@ Result<void> DiskWatch::begin(const LaunchSpec& spec, int data_dir) {
   files_ = TRY(sys::open_beneath(data_dir, "box", O_RDONLY | O_DIRECTORY));
   const auto held = disk::hold_by_quota(data_dir, files_.get(), limit_);
   by_quota_ = held.has_value();
-  if (by_quota_) {
-    const auto use = TRY(disk::use_by_quota(files_.get()));
-    if (limit_.is_over(use)) return tl::make_unexpected(too_much(use, limit_, spec));
-    return {};
-  }
+  if (by_quota_) return {};
+  // Also where its files take more already: then the first count refuses it, and knows how much.
   why_watched_ =
       "the limit of disk is watched, not kept by the kernel (" + held.error().to_string() + ")";
   budget_.emplace(limit_);
@@ -81,7 +78,9 @@ std::optional<LimitEnd> DiskWatch::ask(bool still, cgroup::Group& group) {
   asked_ = Asked{ask.number, still, Clock::now()};
   if (still && group.can_freeze()) {
     stopped_ = true;
-    (void)group.freeze(true, kStopMs);
+    const auto frozen = group.freeze(true, kStopMs);
+    // Who is late stands still soon; a group that cannot be frozen does not stand still at all.
+    if (!frozen && frozen.error().code != Code::kTimedOut) ask.stop = 1;
   } else {
     ask.stop = still ? 1 : 0;
   }
@@ -138,7 +137,11 @@ std::optional<LimitEnd> DiskWatch::look(cgroup::Group& group) {
     return LimitEnd{EndReason::kDiskLimit, ": its files could not be counted in a minute"};
   }
   const auto space = disk::space_of(files_.get());
-  if (!space) return std::nullopt;
+  if (!space) {
+    return LimitEnd{
+        EndReason::kDiskLimit,
+        ": how much is free cannot be told: " + std::string(strerror(space.error().sys_errno)), ""};
+  }
   const auto look = budget_->look(*space, now);
   if (look == disk::Budget::Look::kStill) return ask(true, group);
   if (look == disk::Budget::Look::kLive && !asked_) return ask(false, group);
