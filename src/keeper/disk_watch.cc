@@ -22,9 +22,12 @@ using namespace std::chrono_literals;
 // Who is in the middle of a large write goes on with it. That is no reason to wait: a kill is what
 // ends it.
 constexpr int kStopMs = 5;
-// A box that cannot be counted is not left alone.
+// A box that cannot be counted is not left alone. What cannot be counted at once is mostly a child
+// of helper that is not yet runsc, and a machine that has much to do may leave it so for a while.
 constexpr auto kPatience = 60s;
 constexpr int kMaxFailures = 3;
+constexpr auto kMaxFailing = 2s;
+constexpr auto kNextTry = 10ms;  // in which the box runs, so that whatever it is can pass
 constexpr auto kMoment = 2s;
 
 Error too_much(const disk::Use& use, const disk::Limit& limit, const LaunchSpec& spec) {
@@ -104,7 +107,11 @@ std::optional<LimitEnd> DiskWatch::hear(cgroup::Group& group) {
   if (asked.number == 0) asked.begin = *next_look_;
   if (answer->sys_errno != 0) {
     let_go(group);
-    if (!asked.still || ++failures_ < kMaxFailures) return std::nullopt;
+    if (!asked.still) return std::nullopt;
+    const auto now = Clock::now();
+    if (failures_++ == 0) failing_since_ = now;
+    next_look_ = now + kNextTry;
+    if (failures_ < kMaxFailures || now - failing_since_ < kMaxFailing) return std::nullopt;
     return LimitEnd{EndReason::kDiskLimit,
                     std::string(": its files cannot be counted: ") + strerror(answer->sys_errno)};
   }
