@@ -30,7 +30,7 @@ struct BoxStats {
   bool tasks_held = false;
   bool disk_held = false;     // by a project quota
   bool disk_watched = false;  // not by the kernel: temenos counts, and ends the box
-  std::string trouble;        // why less is held than the host can; empty: nothing is wrong
+  std::string trouble;        // why less is held than the host can, or disk is watched; else empty
 };
 
 }  // namespace temenos

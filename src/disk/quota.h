@@ -16,8 +16,7 @@ namespace temenos::disk {
 Result<void> can_hold_by_quota(int directory);
 
 // The files of the box in `data_dir`, which lie in `directory` below it, take no more from now on.
-// An error says why this cannot be had here: kExhausted when they take more already, anything else
-// when somebody else has to watch.
+// An error says why somebody else has to watch.
 Result<void> hold_by_quota(int data_dir, int directory, const Limit& limit);
 
 // What they take, as the file system says it of `directory` once it is held: no rights are needed.

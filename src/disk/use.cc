@@ -32,6 +32,7 @@ constexpr std::size_t kMaxTasks = 1u << 16;
 // Beyond that many a file counts for each of its descriptors.
 constexpr std::size_t kMaxNameless = 1u << 16;
 constexpr std::chrono::milliseconds kStandStill{5};
+constexpr unsigned kExiting = 4;  // PF_EXITING, see proc_pid_stat(5)
 
 bool dot_or_dotdot(const char* name) { return strcmp(name, ".") == 0 || strcmp(name, "..") == 0; }
 
@@ -145,6 +146,7 @@ bool is_gone(const Error& error) { return error.sys_errno == ENOENT || error.sys
 struct Stat {
   char state = 'X';
   int parent = 0;
+  unsigned flags = 0;
 };
 // Of the text of /proc/PID/stat: what comes after the name, which may hold anything. Nothing: it
 // has ended.
@@ -154,23 +156,36 @@ Result<std::optional<Stat>> read_stat(int process, const std::string& path) {
   if (!text && !is_gone(text.error())) return tl::make_unexpected(text.error());
   const auto end = text ? text->rfind(')') : std::string::npos;
   Stat stat;
-  if (end == std::string::npos ||
-      sscanf(text->c_str() + end, ") %c %d", &stat.state, &stat.parent) != 2) {
+  if (end == std::string::npos || sscanf(text->c_str() + end, ") %c %d %*d %*d %*d %*d %u",
+                                         &stat.state, &stat.parent, &stat.flags) != 3) {
     return std::nullopt;
   }
   return stat;
 }
 
-bool stands_still(int process) {
+// Of all its threads; also of one that has ended.
+template <typename Predicate>
+bool holds_of_tasks(int process, Predicate predicate) {
   const auto tasks = sys::open_beneath(process, "task", O_RDONLY | O_DIRECTORY);
   if (!tasks) return is_gone(tasks.error());
   const auto names = sys::list_names(tasks->get(), kMaxTasks);
   if (!names) return is_gone(names.error());
   for (const auto& name : *names) {
     const auto stat = read_stat(tasks->get(), name + "/stat");
-    if (!stat || (*stat && strchr("TtZX", (*stat)->state) == nullptr)) return false;
+    if (!stat || (*stat && !predicate(**stat))) return false;
   }
   return true;
+}
+
+bool stands_still(int process) {
+  return holds_of_tasks(process,
+                        [](const Stat& stat) { return strchr("TtZX", stat.state) != nullptr; });
+}
+
+// That nobody is shown what it has open, because it is about to close that.
+bool is_exiting(int process, int error) {
+  return error == EACCES &&
+         holds_of_tasks(process, [](const Stat& stat) { return (stat.flags & kExiting) != 0; });
 }
 
 void signal_all(const std::vector<UniqueFd>& processes, int number) {
@@ -229,7 +244,8 @@ Result<Use> use_of_nameless(const std::vector<UniqueFd>& processes,
   Use use;
   for (const auto& process : processes) {
     auto fds = sys::open_beneath(process.get(), "fd", O_RDONLY | O_DIRECTORY);
-    if (!fds && is_gone(fds.error())) continue;
+    if (!fds && (is_gone(fds.error()) || is_exiting(process.get(), fds.error().sys_errno)))
+      continue;
     if (!fds) return tl::make_unexpected(fds.error());
     const std::unique_ptr<DIR, int (*)(DIR*)> directory(fdopendir(fds->get()), closedir);
     if (!directory) return fail_errno(errno, "reading the descriptors of the sandbox");
@@ -241,8 +257,13 @@ Result<Use> use_of_nameless(const std::vector<UniqueFd>& processes,
       // does not answer is none of those meant.
       if (statx(dirfd(directory.get()), entry->d_name, AT_STATX_DONT_SYNC, STATX_BASIC_STATS,
                 &st) != 0) {
-        if (errno == ENOENT) continue;  // closed meanwhile
-        return fail_errno(errno, "looking at what the sandbox has open");
+        const int error = errno;
+        if (error == ENOENT) continue;  // closed meanwhile
+        if (!is_exiting(process.get(), error)) {
+          return fail_errno(error, "looking at what the sandbox has open");
+        }
+        errno = 0;
+        break;
       }
       const dev_t device = makedev(st.stx_dev_major, st.stx_dev_minor);
       if (st.stx_nlink != 0 || (device != devices[0] && device != devices[1])) continue;
@@ -250,8 +271,9 @@ Result<Use> use_of_nameless(const std::vector<UniqueFd>& processes,
       use.bytes += st.stx_blocks * kBlock;
       ++use.files;
     }
-    if (errno != 0 && errno != ENOENT) {
-      return fail_errno(errno, "reading the descriptors of the sandbox");
+    const int error = errno;
+    if (error != 0 && error != ENOENT && !is_exiting(process.get(), error)) {
+      return fail_errno(error, "reading the descriptors of the sandbox");
     }
   }
   return use;

@@ -140,6 +140,29 @@ TEST_F(UseTest, WhatCannotBeSeenIsNotTakenForNothing) {
   EXPECT_FALSE(use_of_nameless(no_process, {0, 0}));
 }
 
+// Not even its descriptors can be listed then, but by the host's root.
+TEST(NamelessTest, WhoHasEndedAndIsNotReapedHoldsNothing) {
+  const pid_t ended = fork();
+  if (ended == 0) _exit(0);
+  siginfo_t info{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(ended), &info, WEXITED | WNOWAIT), 0);
+  const pid_t looker = fork();
+  if (looker == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (geteuid() == 0 && (setgid(kNobody) != 0 || setuid(kNobody) != 0)) _exit(2);
+    std::vector<UniqueFd> processes;
+    processes.emplace_back(
+        open(("/proc/" + std::to_string(ended)).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (openat(processes[0].get(), "fd", O_RDONLY | O_CLOEXEC) >= 0 || errno != EACCES) _exit(3);
+    const auto use = use_of_nameless(processes, {0, 0});
+    _exit(use && use->files == 0 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(looker, &status, 0), looker);
+  EXPECT_EQ(status, 0);
+  ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
+}
+
 char state_of(pid_t pid) {
   std::string word;
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "init/spawn.h"
@@ -64,8 +66,18 @@ class ProcessTreesTest : public testing::Test {
     return pid;
   }
   void wait_for(ProcessTrees& trees, std::uint32_t id, std::size_t count) {
-    for (int i = 0; i < 2'000 && trees.members(id).size() != count; ++i) usleep(1'000);
+    for (int i = 0; i < 20'000 && trees.members(id).size() != count; ++i) usleep(1'000);
     ASSERT_EQ(trees.members(id).size(), count);
+  }
+  // Until that many processes are in that group itself.
+  void wait_for_group(const std::string& group, std::ptrdiff_t count) {
+    std::ptrdiff_t seen = -1;
+    for (int i = 0; i < 20'000 && seen != count; ++i) {
+      std::ifstream procs(path_ + group + "/cgroup.procs");
+      seen = std::count(std::istreambuf_iterator<char>(procs), {}, '\n');
+      if (seen != count) usleep(1'000);
+    }
+    ASSERT_EQ(seen, count) << group;
   }
 
   std::string path_;
@@ -105,7 +117,9 @@ TEST_F(ProcessTreesTest, FugitivesInTheRootGroupAndInGroupsOfTheirOwnDieWithTheN
             path_ +
             "/other/cgroup.procs; exec sleep 1000' &"
             "sleep 1000");
-  wait_for(trees, 1, 3);  // the shell, its sleep, and the one in the inner group
+  // The shell forks before its children go where they go: what counts is where all have arrived.
+  for (const char* group : {"", "/x1/inner", "/other"}) wait_for_group(group, 1);
+  wait_for_group("/x1", 2);  // the shell and its sleep
   EXPECT_GE(kill_tree(trees, 1), 0);
   // Nobody is left anywhere below: TearDown removes every group, which works for empty ones only.
   rmdir((path_ + "/x1/inner").c_str());

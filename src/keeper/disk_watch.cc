@@ -22,9 +22,12 @@ using namespace std::chrono_literals;
 // Who is in the middle of a large write goes on with it. That is no reason to wait: a kill is what
 // ends it.
 constexpr int kStopMs = 5;
-// A box that cannot be counted is not left alone.
+// A box that cannot be counted is not left alone. What cannot be counted at once is mostly a child
+// of helper that is not yet runsc, and a machine that has much to do may leave it so for a while.
 constexpr auto kPatience = 60s;
 constexpr int kMaxFailures = 3;
+constexpr auto kMaxFailing = 2s;
+constexpr auto kNextTry = 10ms;  // in which the box runs, so that whatever it is can pass
 constexpr auto kMoment = 2s;
 
 Error too_much(const disk::Use& use, const disk::Limit& limit, const LaunchSpec& spec) {
@@ -51,11 +54,8 @@ Result<void> DiskWatch::begin(const LaunchSpec& spec, int data_dir) {
   files_ = TRY(sys::open_beneath(data_dir, "box", O_RDONLY | O_DIRECTORY));
   const auto held = disk::hold_by_quota(data_dir, files_.get(), limit_);
   by_quota_ = held.has_value();
-  if (by_quota_) {
-    const auto use = TRY(disk::use_by_quota(files_.get()));
-    if (limit_.is_over(use)) return tl::make_unexpected(too_much(use, limit_, spec));
-    return {};
-  }
+  if (by_quota_) return {};
+  // Also where its files take more already: then the first count refuses it, and knows how much.
   why_watched_ =
       "the limit of disk is watched, not kept by the kernel (" + held.error().to_string() + ")";
   budget_.emplace(limit_);
@@ -81,7 +81,9 @@ std::optional<LimitEnd> DiskWatch::ask(bool still, cgroup::Group& group) {
   asked_ = Asked{ask.number, still, Clock::now()};
   if (still && group.can_freeze()) {
     stopped_ = true;
-    (void)group.freeze(true, kStopMs);
+    const auto frozen = group.freeze(true, kStopMs);
+    // Who is late stands still soon; a group that cannot be frozen does not stand still at all.
+    if (!frozen && frozen.error().code != Code::kTimedOut) ask.stop = 1;
   } else {
     ask.stop = still ? 1 : 0;
   }
@@ -105,7 +107,11 @@ std::optional<LimitEnd> DiskWatch::hear(cgroup::Group& group) {
   if (asked.number == 0) asked.begin = *next_look_;
   if (answer->sys_errno != 0) {
     let_go(group);
-    if (!asked.still || ++failures_ < kMaxFailures) return std::nullopt;
+    if (!asked.still) return std::nullopt;
+    const auto now = Clock::now();
+    if (failures_++ == 0) failing_since_ = now;
+    next_look_ = now + kNextTry;
+    if (failures_ < kMaxFailures || now - failing_since_ < kMaxFailing) return std::nullopt;
     return LimitEnd{EndReason::kDiskLimit,
                     std::string(": its files cannot be counted: ") + strerror(answer->sys_errno)};
   }
@@ -138,7 +144,11 @@ std::optional<LimitEnd> DiskWatch::look(cgroup::Group& group) {
     return LimitEnd{EndReason::kDiskLimit, ": its files could not be counted in a minute"};
   }
   const auto space = disk::space_of(files_.get());
-  if (!space) return std::nullopt;
+  if (!space) {
+    return LimitEnd{
+        EndReason::kDiskLimit,
+        ": how much is free cannot be told: " + std::string(strerror(space.error().sys_errno)), ""};
+  }
   const auto look = budget_->look(*space, now);
   if (look == disk::Budget::Look::kStill) return ask(true, group);
   if (look == disk::Budget::Look::kLive && !asked_) return ask(false, group);

@@ -64,7 +64,8 @@ class DiskWatch {
   std::optional<Asked> asked_;
   std::uint64_t last_number_ = 0;
   std::optional<Clock::time_point> next_look_;
-  int failures_ = 0;
+  int failures_ = 0;  // one after the other
+  Clock::time_point failing_since_;
   bool stopped_ = false;  // by its group
 };
 
