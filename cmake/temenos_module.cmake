@@ -1,6 +1,6 @@
 # temenos_module(NAME SOURCES … DEPS … LIBS … TESTS …)
 #
-# Declares src/NAME as a library. DEPS are the only modules it may include (tests/style holds the
+# Declares src/NAME as a library (without SOURCES: of headers alone). DEPS are the only modules it may include (tests/style holds the
 # includes to it); LIBS are outside libraries. TESTS are the unit tests beside the sources; they become
 # one program, each of whose cases is a ctest of the label `unit`; TEST_DEPS and TEST_LIBS are for it alone.
 find_package(GTest QUIET)
@@ -12,12 +12,18 @@ endif()
 
 function(temenos_module name)
   cmake_parse_arguments(M "" "" "SOURCES;DEPS;LIBS;TESTS;TEST_DEPS;TEST_LIBS;FUZZ" ${ARGN})
-  add_library(temenos_${name} STATIC ${M_SOURCES})
-  target_include_directories(temenos_${name} PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+  set(kind STATIC)
+  set(scope PUBLIC)
+  if(NOT M_SOURCES)
+    set(kind INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  add_library(temenos_${name} ${kind} ${M_SOURCES})
+  target_include_directories(temenos_${name} ${scope} ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
   foreach(dep ${M_DEPS})
-    target_link_libraries(temenos_${name} PUBLIC temenos_${dep})
+    target_link_libraries(temenos_${name} ${scope} temenos_${dep})
   endforeach()
-  target_link_libraries(temenos_${name} PUBLIC ${M_LIBS})
+  target_link_libraries(temenos_${name} ${scope} ${M_LIBS})
   if(TEMENOS_TESTS AND M_TESTS)
     temenos_test(${name}_test LABEL unit SOURCES ${M_TESTS} DEPS ${name} ${M_TEST_DEPS}
                  LIBS ${M_TEST_LIBS})

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "base/try.h"
+#include "egress/netns_answer.h"
 #include "keeper/id_plan.h"
 #include "keeper/keeper.h"
 #include "keeper/network_start.h"
-#include "netns/answer.h"
 #include "sys/file_sys.h"
 #include "sys/process_sys.h"
 
@@ -31,11 +31,11 @@ constexpr int kNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET;
   if (root) root = sys::die_with_parent();
   failure.error =
       root ? keeper::no_netsetup(keeper::become_netsetup(program, socket)) : root.error();
-  (void)netns::send_failure(socket, failure);
+  (void)egress::send_failure(socket, failure);
   _exit(1);
 }
 
-Result<netns::Answer> ask(const HostDirs& dirs) {
+Result<egress::Answer> ask(const HostDirs& dirs) {
   const UniqueFd program = TRY(sys::open_canonical(TRY(box::program(dirs, "temenos-netsetup"))));
   auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
   UniqueFd pidfd;
@@ -47,10 +47,10 @@ Result<netns::Answer> ask(const HostDirs& dirs) {
   }
   there.reset();
   sys::Process child(*pid, std::move(pidfd));
-  auto answer = [&]() -> Result<netns::Answer> {
+  auto answer = [&]() -> Result<egress::Answer> {
     TRY(keeper::apply_ids(keeper::plan_ids(), child.pid()));
     TRY(sys::send_with_fds(here.get(), "x", {}));
-    return TRY(netns::receive_answer(here.get(), kTimeoutMs)).answer;
+    return TRY(egress::receive_answer(here.get(), kTimeoutMs)).answer;
   }();
   child.send(SIGKILL);
   child.wait();
@@ -68,7 +68,7 @@ NetworkTrial try_network(const HostDirs& dirs) {
   out.nft = step > Step::kNft;
   out.tproxy = step > Step::kTproxy;
   if (out.enforced) return out;
-  Error error = answer ? netns::to_error(*answer) : answer.error();
+  Error error = answer ? egress::to_error(*answer) : answer.error();
   out.fix = std::exchange(error.hint, "");
   out.why = error.to_string();
   return out;

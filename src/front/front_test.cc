@@ -11,7 +11,7 @@
 #include <random>
 #include <thread>
 
-#include "testing/front_bed.h"
+#include "testing/front_test.h"
 #include "testing/tcp.h"
 #include "testing/tls_bytes.h"
 
@@ -25,37 +25,6 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 const std::string kAlert("\x15\x03\x03\x00\x02\x02\x31", 7);
-
-FrontBed::Options quick() {
-  FrontBed::Options out;
-  out.times = {
-      .head = 400, .dialer = 600, .idle = 2'000, .peek = 100, .quiet = 50, .farewell = 500};
-  return out;
-}
-
-std::string get(std::string_view host, std::string_view path = "/") {
-  return "GET " + std::string(path) + " HTTP/1.1\r\nHost: " + std::string(host) + "\r\n\r\n";
-}
-
-class FrontTest : public ::testing::Test {
- protected:
-  explicit FrontTest(const FrontBed::Options& options = {}) : bed(options) {}
-  ~FrontTest() override {
-    EXPECT_TRUE(bed.back_to_its_start()) << bed.open_fds();
-    EXPECT_EQ(bed.end(), 0);
-  }
-  // Connections through the router go to `name`, whose server is `server`.
-  void route(Verdict verdict, std::string name = "a.test") {
-    bed.dialer().rule(bed.transparent(),
-                      {.verdict = verdict, .name = std::move(name), .server = server.port});
-  }
-  LoopbackListener server;
-  FrontBed bed;
-};
-class QuickFrontTest : public FrontTest {
- protected:
-  QuickFrontTest() : FrontTest(quick()) {}
-};
 
 // ---- forwarding
 
@@ -422,21 +391,6 @@ TEST_F(QuickFrontTest, AnAnswerThatNobodyWaitsForLeavesNothing) {
   ASSERT_TRUE(bed.back_to_its_start());
 }
 
-// ---- many
-
-TEST_F(QuickFrontTest, AThousandConnections) {
-  route(Verdict::kAny);
-  std::vector<std::pair<UniqueFd, UniqueFd>> all;
-  for (int i = 0; i < 1'000; ++i) {
-    UniqueFd client = bed.connect();
-    all.emplace_back(std::move(client), server.accept_one());
-  }
-  for (auto& [client, far] : all) ASSERT_TRUE(send_text(client.get(), "up\n"));
-  for (auto& [client, far] : all) ASSERT_EQ(hear(far.get(), 3).text, "up\n");
-  for (auto& [client, far] : all) ASSERT_TRUE(send_text(far.get(), "down"));
-  for (auto& [client, far] : all) ASSERT_EQ(hear(client.get(), 4).text, "down");
-}
-
 // ---- DNS
 
 std::string dns_question(std::string_view name, std::uint16_t type = 1) {
@@ -582,37 +536,6 @@ TEST_F(QuickFrontTest, WhoLeavesBeforeTheAnswerIsReportedAsSilent) {
   EXPECT_EQ(reports[0].up, 0u);
 }
 
-class LittleMemory : public FrontTest {
- protected:
-  static FrontBed::Options options() {
-    FrontBed::Options out = quick();
-    out.times.head = 5'000;
-    out.max_memory = 300'000;
-    return out;
-  }
-  LittleMemory() : FrontTest(options()) {}
-};
-
-TEST_F(LittleMemory, FirstBytesOfAllConnectionsTogetherAreBounded) {
-  route(Verdict::kNeedsHttp);
-  const std::string much = "GET / HTTP/1.1\r\nHost: a.test\r\nX: " + std::string(50'000, 'x');
-  std::vector<UniqueFd> clients;
-  for (int i = 0; i < 20; ++i) {
-    clients.push_back(bed.connect());
-    send_text(clients.back().get(), much);
-  }
-  const auto reports = bed.dialer().reports(10);
-  ASSERT_GE(reports.size(), 10u);
-  for (const auto& report : reports) EXPECT_EQ(report.why, Why::kTooMany);
-  // Those that go make room.
-  clients.clear();
-  ASSERT_TRUE(bed.back_to_its_start());
-  UniqueFd client = bed.connect();
-  ASSERT_TRUE(send_text(client.get(), get("a.test")));
-  UniqueFd far = server.accept_one();
-  EXPECT_EQ(hear(far.get(), get("a.test").size()).text, get("a.test"));
-}
-
 // Whatever clients, servers and dialer do in whatever order, nothing stays and the next one works.
 TEST_F(QuickFrontTest, DisorderLeavesNothing) {
   const std::uint32_t seed = static_cast<std::uint32_t>(getpid());
@@ -674,45 +597,6 @@ TEST_F(QuickFrontTest, DisorderLeavesNothing) {
   ASSERT_TRUE(far) << seed;
   ASSERT_TRUE(send_text(far.get(), "well"));
   EXPECT_EQ(hear(client.get(), 4).text, "well") << seed;
-}
-
-class FewConnections : public FrontTest {
- protected:
-  static FrontBed::Options options() {
-    FrontBed::Options out = quick();
-    out.max_connections = 4;
-    return out;
-  }
-  FewConnections() : FrontTest(options()) {}
-};
-
-TEST_F(FewConnections, BeyondTheCapNobodyIsAcceptedUntilOneEnds) {
-  route(Verdict::kAny);
-  std::vector<std::pair<UniqueFd, UniqueFd>> all;
-  for (int i = 0; i < 4; ++i) {
-    UniqueFd client = bed.connect();
-    all.emplace_back(std::move(client), server.accept_one());
-  }
-  const UniqueFd next = bed.connect();
-  EXPECT_FALSE(server.accept_one(300));
-  EXPECT_EQ(bed.dialer().asks().size(), 4u);
-  all.pop_back();
-  const UniqueFd far = server.accept_one();
-  ASSERT_TRUE(far);
-  ASSERT_TRUE(send_text(far.get(), "x"));
-  EXPECT_EQ(hear(next.get(), 1).text, "x");
-}
-
-TEST_F(FewConnections, AQuestionThatDialerHasNotAnsweredKeepsItsPlace) {
-  bed.dialer().rule(bed.transparent(), {.name = "a.test", .mute = true});
-  for (int i = 0; i < 20; ++i) {
-    UniqueFd client = bed.connect();
-    reset_now(client);
-  }
-  // Many more than the cap came and went; no more than the cap are asked for.
-  bed.dialer().name("a.test", 1, true);
-  std::this_thread::sleep_for(100ms);
-  EXPECT_LE(bed.dialer().asks().size(), 4u);
 }
 
 }  // namespace

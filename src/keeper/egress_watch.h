@@ -20,8 +20,8 @@
 
 #include "base/unique_fd.h"
 #include "egress/control.h"
+#include "egress/netns_answer.h"
 #include "keeper/launch_spec.h"
-#include "netns/answer.h"
 #include "sys/process_sys.h"
 #include "temenos/error.h"
 

@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "base/try.h"
 #include "disk/quota.h"
+#include "egress/netns_answer.h"
 #include "jail/keeper_rights.h"
 #include "keeper/box_limits.h"
 #include "keeper/callers.h"
@@ -30,7 +31,6 @@
 #include "keeper/launch_spec.h"
 #include "keeper/messages.h"
 #include "keeper/sources.h"
-#include "netns/answer.h"
 #include "session/control.h"
 #include "sys/file_sys.h"
 #include "sys/ids.h"
@@ -295,7 +295,7 @@ std::optional<Message> Keeper::on_helper() {
   Message* const message = &received->message;
   switch (message->kind) {
     case Message::kNetwork: {
-      auto listeners = netns::checked_listeners(std::move(received->fds));
+      auto listeners = egress::checked_listeners(std::move(received->fds));
       const bool due = launch_.spec.network == NetworkMode::kFiltered && !egress_.has_listeners();
       if (!listeners || !due) return ended(EndReason::kHelperDied);
       if (const auto taken = egress_.take_listeners(std::move(*listeners)); !taken) {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/try.h"
+#include "egress/netns_answer.h"
 #include "keeper/messages.h"
-#include "netns/answer.h"
 
 namespace temenos::keeper {
 namespace {
@@ -24,8 +24,8 @@ int become_netsetup(int program, int socket) {
   // Twice, so that the target is not needed as a source any more.
   const int program_copy = fcntl(program, F_DUPFD_CLOEXEC, 10);
   const int socket_copy = fcntl(socket, F_DUPFD_CLOEXEC, 10);
-  if (program_copy < 0 || dup2(socket_copy, netns::kAnswerFd) < 0 ||
-      !sys::close_on_exec_from(netns::kAnswerFd + 1)) {
+  if (program_copy < 0 || dup2(socket_copy, egress::kAnswerFd) < 0 ||
+      !sys::close_on_exec_from(egress::kAnswerFd + 1)) {
     return errno;
   }
   sigset_t none;
@@ -58,7 +58,7 @@ Result<void> NetworkStart::begin(int program) {
     netns::Failure failure;
     const int err = become_netsetup(program, there.get());
     failure.error = no_netsetup(err);
-    (void)netns::send_failure(netns::kAnswerFd, failure);
+    (void)egress::send_failure(egress::kAnswerFd, failure);
     _exit(125);
   }
   process_ = sys::Process(pid, std::move(pidfd));
@@ -67,7 +67,7 @@ Result<void> NetworkStart::begin(int program) {
 }
 
 Result<void> NetworkStart::finish(int control) {
-  auto listeners = netns::receive_listeners(socket_.get(), kTimeoutMs);
+  auto listeners = egress::receive_listeners(socket_.get(), kTimeoutMs);
   if (!listeners) {
     return tl::make_unexpected(
         std::move(listeners).error().with_context("the box cannot have a filtered network"));

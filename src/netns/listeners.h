@@ -1,7 +1,6 @@
 // The sockets of router that front serves.
 #pragma once
 
-#include "netns/answer.h"
 #include "netns/setup.h"
 
 namespace temenos::netns {

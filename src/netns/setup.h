@@ -13,10 +13,12 @@
 // Thread-safety: none; one call a process. Caller: root of the user namespace that owns its netns.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
-#include "netns/answer.h"
+#include "base/unique_fd.h"
+#include "temenos/error.h"
 
 namespace temenos::netns {
 
@@ -26,6 +28,18 @@ struct Plan {
   std::string router6, box6;
   int prefix6 = 0;
   std::uint32_t mtu = 0;
+};
+
+// TCP of IPv4 and IPv6, DNS over UDP of both, DNS over TCP of both. All non-blocking.
+inline constexpr std::size_t kListeners = 6;
+using Listeners = std::array<UniqueFd, kListeners>;
+
+// How far it came; doctor tells by it what a host lacks.
+enum class Step : std::uint32_t { kNamespaces = 1, kLinks, kNft, kTproxy, kListeners, kDone };
+
+struct Failure {
+  Step step = Step::kNamespaces;
+  Error error;
 };
 
 // Nothing, or what failed. The calling process is in router afterwards.

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "egress/control.h"
+#include "egress/netns_answer.h"
 #include "egress/plan.h"
 #include "netns/setup.h"
 
@@ -25,7 +26,7 @@ static_assert(static_cast<int>(Listener::kTcp4) == 0 && static_cast<int>(Listene
 int run() {
   int type = 0;
   socklen_t size = sizeof type;
-  if (getsockopt(netns::kAnswerFd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 ||
+  if (getsockopt(egress::kAnswerFd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 ||
       type != SOCK_SEQPACKET) {
     fputs("temenos-netsetup: this program is started by temenos; run 'temenos --help'\n", stderr);
     return 125;
@@ -41,9 +42,9 @@ int run() {
                          egress::kMtu};
   const auto made = netns::set_up(plan);
   const auto spent = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
-  const auto sent = made.ok ? netns::send_listeners(netns::kAnswerFd, made.listeners,
-                                                    static_cast<std::uint32_t>(spent.count()))
-                            : netns::send_failure(netns::kAnswerFd, made.failure);
+  const auto sent = made.ok ? egress::send_listeners(egress::kAnswerFd, made.listeners,
+                                                     static_cast<std::uint32_t>(spent.count()))
+                            : egress::send_failure(egress::kAnswerFd, made.failure);
   return made.ok && sent ? 0 : 1;
 }
 

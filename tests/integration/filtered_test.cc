@@ -12,7 +12,7 @@
 #include <cstring>
 #include <future>
 
-#include "netns/answer.h"
+#include "egress/netns_answer.h"
 #include "sys/file_sys.h"
 #include "sys/process_sys.h"
 #include "temenos/box_manager.h"
@@ -109,7 +109,7 @@ class FilteredTest : public LiveBoxTest {
         found.push_back(std::move(fd));
       }
     }
-    auto listeners = netns::checked_listeners(std::move(found));
+    auto listeners = egress::checked_listeners(std::move(found));
     ASSERT_TRUE(listeners) << listeners.error().to_string();
     listeners_ = std::move(*listeners);
   }

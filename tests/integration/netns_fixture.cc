@@ -102,7 +102,7 @@ Result<netns::Listeners> NetnsTest::start(const std::function<void()>& prepare) 
   user_ns_.reset(open((ns + "user").c_str(), O_RDONLY | O_CLOEXEC));
   box_ns_.reset(open((ns + "net").c_str(), O_RDONLY | O_CLOEXEC));
   if (!user_ns_ || !box_ns_) return fail_errno(errno, ns);
-  return netns::checked_listeners(std::move(received.fds));
+  return egress::checked_listeners(std::move(received.fds));
 }
 
 sys::Process NetnsTest::go(Place place, const std::function<int()>& act) {

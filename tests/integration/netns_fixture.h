@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
-#include "netns/answer.h"
+#include "egress/netns_answer.h"
 #include "sys/process_sys.h"
 #include "temenos/error.h"
 

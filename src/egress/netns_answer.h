@@ -6,24 +6,22 @@
 // Thread-safety: none. Ownership: descriptors are the receiver's.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "netns/setup.h"
 #include "temenos/error.h"
 
-namespace temenos::netns {
+namespace temenos::egress {
+
+using netns::Failure;
+using netns::kListeners;
+using netns::Listeners;
+using netns::Step;
 
 inline constexpr int kAnswerFd = 3;  // of temenos-netsetup
-
-// TCP of IPv4 and IPv6, DNS over UDP of both, DNS over TCP of both. All non-blocking.
-inline constexpr std::size_t kListeners = 6;
-using Listeners = std::array<UniqueFd, kListeners>;
-
-// How far it came; doctor tells by it what a host lacks.
-enum class Step : std::uint32_t { kNamespaces = 1, kLinks, kNft, kTproxy, kListeners, kDone };
 
 struct Answer {
   Step step = Step::kDone;  // kDone: the listeners come with it; else what failed
@@ -34,11 +32,6 @@ struct Answer {
   char hint[256] = {};
 };
 static_assert(sizeof(Answer) == 656);
-
-struct Failure {
-  Step step = Step::kNamespaces;
-  Error error;
-};
 
 Result<void> send_listeners(int socket, const Listeners& listeners, std::uint32_t microseconds);
 Result<void> send_failure(int socket, const Failure& failure);
@@ -56,4 +49,4 @@ Error to_error(const Answer& answer);
 // Six sockets of the kinds above, in this order; anything else is an error.
 Result<Listeners> checked_listeners(std::vector<UniqueFd> fds);
 
-}  // namespace temenos::netns
+}  // namespace temenos::egress

@@ -1,4 +1,4 @@
-#include "netns/answer.h"
+#include "egress/netns_answer.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,7 +11,7 @@
 #include "base/try.h"
 #include "sys/process_sys.h"
 
-namespace temenos::netns {
+namespace temenos::egress {
 namespace {
 
 struct Kind {
@@ -118,4 +118,4 @@ Error to_error(const Answer& answer) {
   return error;
 }
 
-}  // namespace temenos::netns
+}  // namespace temenos::egress

@@ -1,4 +1,4 @@
-#include "netns/answer.h"
+#include "egress/netns_answer.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include "sys/process_sys.h"
 
-namespace temenos::netns {
+namespace temenos::egress {
 namespace {
 
 UniqueFd make_socket(int family, int type, bool listening) {
@@ -97,4 +97,4 @@ TEST_F(AnswerTest, HostileTextsAreBounded) {
 }
 
 }  // namespace
-}  // namespace temenos::netns
+}  // namespace temenos::egress

@@ -1,0 +1,103 @@
+// Many connections at once, and what front keeps for all of them together.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "front/front.h"
+#include "testing/front_test.h"
+
+namespace temenos::front {
+namespace {
+
+using namespace egress;
+using namespace std::chrono_literals;
+using namespace temenos::testing;
+
+TEST_F(QuickFrontTest, AThousandConnections) {
+  route(Verdict::kAny);
+  std::vector<std::pair<UniqueFd, UniqueFd>> all;
+  for (int i = 0; i < 1'000; ++i) {
+    UniqueFd client = bed.connect();
+    all.emplace_back(std::move(client), server.accept_one());
+  }
+  for (auto& [client, far] : all) ASSERT_TRUE(send_text(client.get(), "up\n"));
+  for (auto& [client, far] : all) ASSERT_EQ(hear(far.get(), 3).text, "up\n");
+  for (auto& [client, far] : all) ASSERT_TRUE(send_text(far.get(), "down"));
+  for (auto& [client, far] : all) ASSERT_EQ(hear(client.get(), 4).text, "down");
+}
+
+class LittleMemory : public FrontTest {
+ protected:
+  static FrontBed::Options options() {
+    FrontBed::Options out = quick();
+    out.times.head = 5'000;
+    out.max_memory = 300'000;
+    return out;
+  }
+  LittleMemory() : FrontTest(options()) {}
+};
+
+TEST_F(LittleMemory, FirstBytesOfAllConnectionsTogetherAreBounded) {
+  route(Verdict::kNeedsHttp);
+  const std::string much = "GET / HTTP/1.1\r\nHost: a.test\r\nX: " + std::string(50'000, 'x');
+  std::vector<UniqueFd> clients;
+  for (int i = 0; i < 20; ++i) {
+    clients.push_back(bed.connect());
+    send_text(clients.back().get(), much);
+  }
+  const auto reports = bed.dialer().reports(10);
+  ASSERT_GE(reports.size(), 10u);
+  for (const auto& report : reports) EXPECT_EQ(report.why, Why::kTooMany);
+  // Those that go make room.
+  clients.clear();
+  ASSERT_TRUE(bed.back_to_its_start());
+  UniqueFd client = bed.connect();
+  ASSERT_TRUE(send_text(client.get(), get("a.test")));
+  UniqueFd far = server.accept_one();
+  EXPECT_EQ(hear(far.get(), get("a.test").size()).text, get("a.test"));
+}
+
+class FewConnections : public FrontTest {
+ protected:
+  static FrontBed::Options options() {
+    FrontBed::Options out = quick();
+    out.max_connections = 4;
+    return out;
+  }
+  FewConnections() : FrontTest(options()) {}
+};
+
+TEST_F(FewConnections, BeyondTheCapNobodyIsAcceptedUntilOneEnds) {
+  route(Verdict::kAny);
+  std::vector<std::pair<UniqueFd, UniqueFd>> all;
+  for (int i = 0; i < 4; ++i) {
+    UniqueFd client = bed.connect();
+    all.emplace_back(std::move(client), server.accept_one());
+  }
+  const UniqueFd next = bed.connect();
+  EXPECT_FALSE(server.accept_one(300));
+  EXPECT_EQ(bed.dialer().asks().size(), 4u);
+  all.pop_back();
+  const UniqueFd far = server.accept_one();
+  ASSERT_TRUE(far);
+  ASSERT_TRUE(send_text(far.get(), "x"));
+  EXPECT_EQ(hear(next.get(), 1).text, "x");
+}
+
+TEST_F(FewConnections, AQuestionThatDialerHasNotAnsweredKeepsItsPlace) {
+  bed.dialer().rule(bed.transparent(), {.name = "a.test", .mute = true});
+  for (int i = 0; i < 20; ++i) {
+    UniqueFd client = bed.connect();
+    reset_now(client);
+  }
+  // Many more than the cap came and went; no more than the cap are asked for.
+  bed.dialer().name("a.test", 1, true);
+  std::this_thread::sleep_for(100ms);
+  EXPECT_LE(bed.dialer().asks().size(), 4u);
+}
+
+}  // namespace
+}  // namespace temenos::front
