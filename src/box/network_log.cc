@@ -40,7 +40,8 @@ Denial denial_of(const egress::LogRecord& record) {
 
 RefusalWatch RefusalWatch::begin(KeeperLink& keeper, int data_dir) {
   RefusalWatch watch(keeper, data_dir);
-  watch.before_ = keeper.flush_network_log().value_or(0);
+  const auto before = keeper.flush_network_log();
+  if (before) watch.before_ = *before;
   watch.from_ = utc_now_ms();
   return watch;
 }
@@ -48,8 +49,8 @@ RefusalWatch RefusalWatch::begin(KeeperLink& keeper, int data_dir) {
 std::vector<Denial> RefusalWatch::end() {
   std::vector<Denial> out;
   const auto now = keeper_->flush_network_log();
-  // Equal where nothing was refused; less when dialer was started again meanwhile.
-  if (!now || *now == before_) return out;
+  // Equal where nothing was refused. Where keeper could not say, the log is looked at all the same.
+  if (now && before_ && *now == *before_) return out;
   std::string segments[2];
   for (std::size_t i = 0; i < 2; ++i) {
     const auto fd = sys::open_beneath(data_dir_, egress::kLogFiles[i], O_RDONLY);
