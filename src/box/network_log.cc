@@ -57,7 +57,8 @@ std::vector<Denial> RefusalWatch::end() {
     if (fd) segments[i] = sys::read_all(fd->get(), 2 * egress::kLogSegment).value_or("");
   }
   for (const auto& record : egress::read_log(segments[0], segments[1]).records) {
-    if (record.event != "connect" || record.verdict != "refused" || record.time < from_) continue;
+    // Of that very millisecond is what the flush at the beginning wrote, of commands before.
+    if (record.event != "connect" || record.verdict != "refused" || record.time <= from_) continue;
     Denial denial = denial_of(record);
     const bool known = std::any_of(out.begin(), out.end(), [&](const Denial& other) {
       return other.target == denial.target && other.hint == denial.hint;

@@ -16,6 +16,7 @@
 #include "base/try.h"
 #include "egress/log_files.h"
 #include "egress/names.h"
+#include "egress/resolver.h"
 #include "sys/file_sys.h"
 
 namespace temenos::keeper {
@@ -25,18 +26,25 @@ using namespace std::chrono_literals;
 using egress::Control;
 using egress::ControlType;
 
-constexpr std::size_t kMaxResolverFile = 1u << 20;
 constexpr auto kAnswerTime = 2s;
 constexpr auto kLongestPause = 5s;
 // Deaths in a row; what follows is more of the same, and would push all else out of the log.
 constexpr int kToldDeaths = 8;
 
-// Of the host, and trusted; but a pipe there must not hold up a keeper.
-std::string host_file(const char* path) {
+// Of the host, and trusted; but a pipe there must not hold up a keeper. Whole lines of it: dialer
+// takes no more than `limit`.
+std::string host_file(const char* path, std::size_t limit) {
   const UniqueFd fd(open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat st{};
   if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
-  return sys::read_all(fd.get(), kMaxResolverFile).value_or("");
+  std::string text(limit + 1, '\0');
+  std::size_t size = 0;
+  for (ssize_t n = 1; n > 0 && size < text.size(); size += static_cast<std::size_t>(n)) {
+    n = std::max<ssize_t>(read(fd.get(), text.data() + size, text.size() - size), 0);
+  }
+  text.resize(size);
+  if (size > limit) text.resize(text.rfind('\n', limit - 1) + 1);
+  return text;
 }
 
 // Of fixed size, for two processes.
@@ -147,9 +155,10 @@ Result<void> EgressWatch::join_them() {
 }
 
 Result<void> EgressWatch::tell_resolver() {
-  const UniqueFd config =
-      TRY(sys::sealed_memory("temenos-resolver", host_file("/etc/resolv.conf")));
-  const UniqueFd hosts = TRY(sys::sealed_memory("temenos-hosts", host_file("/etc/hosts")));
+  const UniqueFd config = TRY(sys::sealed_memory(
+      "temenos-resolver", host_file("/etc/resolv.conf", egress::kMaxResolvConf)));
+  const UniqueFd hosts =
+      TRY(sys::sealed_memory("temenos-hosts", host_file("/etc/hosts", egress::kMaxHosts)));
   const int fds[] = {config.get(), hosts.get()};
   return tell(dialer_.control.get(), ControlType::kResolver, fds);
 }

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -13,8 +14,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
+#include "egress/resolver.h"
 #include "sys/file_sys.h"
+#include "sys/mount_sys.h"
 
 namespace temenos::keeper {
 namespace {
@@ -37,6 +41,13 @@ void say(ControlType type, std::uint32_t value = 0) {
     Control control;
     memcpy(&control, received->bytes.data(), sizeof control);
     if (control.type == ControlType::kFlushLog) say(ControlType::kLogFlushed, 5);
+    if (control.type == ControlType::kResolver && received->fds.size() == 2) {
+      std::string both;
+      for (const auto& fd : received->fds) {
+        both += std::to_string(lseek(fd.get(), 0, SEEK_END)) + "\n";
+      }
+      if (!sys::write_all(egress::kSecondLogFd, both)) _exit(1);
+    }
     if (control.type != ControlType::kRules || received->fds.size() != 1) continue;
     char text[64];  // from the beginning: an earlier dialer may have read it
     const ssize_t size = pread(received->fds[0].get(), text, sizeof text, 0);
@@ -174,6 +185,35 @@ TEST_F(EgressWatchTest, WhatCannotBeStartedIsTriedWithPauses) {
   EXPECT_EQ(watch_.take_news().size(), 1u);  // that it has died; all else is no news
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   turn_until([&] { return rules_given() == "take\ndie\ntake\n"; });
+}
+
+// A dialer takes no longer ones, and one after the other would die of them.
+TEST_F(EgressWatchTest, LongFilesOfTheHostsAreCutAtALine) {
+  const std::string file = path_ + "/long";
+  const std::string line = "# 0123456789abcdef\n";
+  {
+    std::ofstream out(file);
+    for (std::size_t i = 0; i < (3u << 20) / line.size(); ++i) out << line;
+  }
+  auto child = sys::start_in_namespaces(CLONE_NEWUSER | CLONE_NEWNS, [&] {
+    for (const char* target : {"/etc/resolv.conf", "/etc/hosts"}) {
+      const UniqueFd from(open(file.c_str(), O_PATH | O_CLOEXEC));
+      const UniqueFd to(open(target, O_PATH | O_CLOEXEC));
+      const auto mount = sys::clone_mount(from.get(), {});
+      if (!mount || !sys::attach_mount(mount->get(), to.get())) return 1;
+    }
+    begin("take");
+    const bool heard = watch_.flush_log().has_value();
+    watch_.end();
+    return heard ? 0 : 2;
+  });
+  ASSERT_TRUE(child);
+  EXPECT_EQ(child->wait()->code, 0);
+  const auto cut = [&](std::size_t most) {
+    return std::to_string(most / line.size() * line.size()) + "\n";
+  };
+  EXPECT_EQ(sys::read_path(path_ + "/egress.1.log", 4096).value_or("?"),
+            cut(egress::kMaxResolvConf) + cut(egress::kMaxHosts));
 }
 
 // It may be the box's by now, and keeper has other things to do than to listen to it.
