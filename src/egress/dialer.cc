@@ -50,11 +50,13 @@ Result<std::string> whole_file(int fd, std::size_t limit) {
 
 class Dialer::Loop final : public Outside {
  public:
-  Loop(UniqueFd control, Log log, NameTable names, const Options& options)
+  Loop(UniqueFd control, Log log, NameTable names, HostRoutes routes, const Options& options)
       : control_(std::move(control)),
         log_(std::move(log)),
         names_(std::move(names)),
-        engine_(*this, names_, log_, probe_route),
+        routes_(std::move(routes)),
+        engine_(*this, names_, log_,
+                [this](const AddressBlock& address) { return routes_.ask(address); }),
         resolver_({.done =
                        [this](std::uint64_t ticket, LookUpStatus status,
                               std::span<const AddressBlock> addresses) {
@@ -108,6 +110,7 @@ class Dialer::Loop final : public Outside {
   Log log_;
   NameTable names_;
   std::int64_t now_ = steady_ms();
+  HostRoutes routes_;
   Engine engine_;
   Resolver resolver_;
   Connector connector_;
@@ -305,7 +308,8 @@ Result<void> Dialer::Loop::serve() {
 }
 
 Result<Dialer> Dialer::make(UniqueFd control, Log log, NameTable names, const Options& options) {
-  auto loop = std::make_unique<Loop>(std::move(control), std::move(log), std::move(names), options);
+  auto loop = std::make_unique<Loop>(std::move(control), std::move(log), std::move(names),
+                                     TRY(HostRoutes::open()), options);
   TRY(loop->open());
   return Dialer(std::move(loop));
 }

@@ -58,6 +58,9 @@ const std::vector<NetName> kNames = {
     {"lan.example", {"10.1.2.3"}},
     {"later.wild.net", {"198.51.100.77"}},
     {"slow.wild.net", {"198.51.100.200"}},
+    {"second.wild.net", {"198.51.101.131"}},
+    {"routed.wild.net", {"198.51.102.7"}},
+    {"routed6.wild.net", {"2001:db8:9::7"}},
 };
 
 constexpr const char* kRules =
@@ -404,6 +407,36 @@ TEST(Dialer, AnAddressThatTheHostGetsLaterIsTheHosts) {
     found.expect("after", box.ask(literal), refused(Why::kHostAddress));
     found.expect("by name", box.ask(by_name(Ask::kConnect, "later.wild.net", 443)),
                  refused(Why::kHostAddress));
+    found.only(internet, kMayBeReached);
+    return found.text();
+  });
+}
+
+// A connection to these comes from another address of the host than the one it goes to: the second
+// one of a network (ip-address(8): secondary), and those that a route of type local makes its own.
+TEST(Dialer, WhatTheHostAnswersAtIsTheHostsWhateverItsSourceWouldBe) {
+  expect_done([](Internet& internet) {
+    Findings found;
+    Box box;
+    if (!box.ok() || !box.start()) return std::string("dialer does not start\n");
+    found.require("rules", box.rules("*.wild.net:443\n198.51.101.0/24:443\n[2001:db8:9::/64]:443\n"
+                                     "private:0.0.0.0/0:22\n") == 4);
+    if (!shell(
+            "ip addr add 198.51.101.130/25 dev outer && ip addr add 198.51.101.131/25 dev outer && "
+            "ip route add local 198.51.102.0/24 dev lo src 203.0.113.2 && "
+            "ip -6 route add local 2001:db8:9::/64 dev lo")) {
+      return std::string("no addresses\n");
+    }
+    for (const char* name : {"second.wild.net", "routed.wild.net", "routed6.wild.net"}) {
+      found.expect(name, box.ask(by_name(Ask::kConnect, name, 443)), refused(Why::kHostAddress));
+    }
+    for (const char* address : {"198.51.101.130", "198.51.101.131", "2001:db8:9::8"}) {
+      found.expect(address, box.ask(by_address(Ask::kDestination, *parse_address(address), 443)),
+                   refused(Why::kHostAddress));
+    }
+    found.expect(
+        "private:", box.ask(by_address(Ask::kDestination, *parse_address("198.51.101.131"), 22)),
+        refused(Why::kHostAddress));
     found.only(internet, kMayBeReached);
     return found.text();
   });
