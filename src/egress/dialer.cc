@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <optional>
 
 #include "base/try.h"
 #include "egress/connector.h"
@@ -20,7 +21,10 @@ namespace temenos::egress {
 namespace {
 
 // Requests of front between two looks at everything else.
-constexpr int kRequestsAtOnce = 64;
+constexpr std::size_t kRequestsAtOnce = 64;
+// More than its socket holds.
+constexpr std::size_t kRequestsBeforeFlush = 1024;
+constexpr std::int64_t kRetryMs = 50;
 constexpr std::size_t kMaxControlFds = 2;
 
 enum class Source : std::uint32_t { kControl, kFront, kConnector, kResolver };
@@ -96,7 +100,7 @@ class Dialer::Loop final : public Outside {
   Result<bool> on_control();
   Result<void> on_record(const Control& control, std::vector<UniqueFd> fds);
   void on_front(std::uint32_t events);
-  void read_front();
+  void read_front(std::size_t most, std::size_t most_replies);
   void send_replies();
   void drop_front();
   int wait_ms();
@@ -104,7 +108,8 @@ class Dialer::Loop final : public Outside {
   UniqueFd epoll_;
   UniqueFd control_;
   UniqueFd front_;
-  std::uint32_t front_events_ = 0;
+  std::optional<std::uint32_t> front_events_;
+  std::int64_t retry_at_ = 0;  // 0: its socket says when
   bool self_tested_ = false;
   std::deque<std::pair<Reply, UniqueFd>> replies_;
   Log log_;
@@ -187,8 +192,8 @@ Result<void> Dialer::Loop::on_record(const Control& control, std::vector<UniqueF
       return {};
     }
     case ControlType::kFlushLog:
-      // What front has said before keeper asked.
-      if (front_ && replies_.empty()) read_front();
+      // What front has said before keeper asked, whether it takes its answers or not.
+      if (front_) read_front(kRequestsBeforeFlush, replies_.size() + kRequestsBeforeFlush);
       log_.flush(now_);
       say({ControlType::kLogFlushed, static_cast<std::uint32_t>(log_.refused())});
       return {};
@@ -201,8 +206,9 @@ Result<void> Dialer::Loop::on_record(const Control& control, std::vector<UniqueF
 void Dialer::Loop::watch_front() {
   if (!front_) return;
   // Nothing is read of a front that does not take its answers.
-  const std::uint32_t events = replies_.empty() ? EPOLLIN : EPOLLOUT;
-  if (events == front_events_) return;
+  const std::uint32_t blocked = retry_at_ == 0 ? EPOLLOUT : 0u;
+  const std::uint32_t events = replies_.empty() ? EPOLLIN : blocked;
+  if (front_events_ == events) return;
   if (watch(front_.get(), Source::kFront, events)) {
     front_events_ = events;
   } else {
@@ -217,7 +223,8 @@ void Dialer::Loop::drop_front() {
   replies_.clear();
   if (front_) (void)unwatch(front_.get());
   front_.reset();
-  front_events_ = 0;
+  front_events_.reset();
+  retry_at_ = 0;
 }
 
 void Dialer::Loop::reply(const Reply& reply, UniqueFd connection) {
@@ -225,6 +232,8 @@ void Dialer::Loop::reply(const Reply& reply, UniqueFd connection) {
 }
 
 void Dialer::Loop::send_replies() {
+  if (now_ < retry_at_) return;
+  retry_at_ = 0;
   while (front_ && !replies_.empty()) {
     auto& [reply, connection] = replies_.front();
     const int fd = connection.get();
@@ -233,18 +242,21 @@ void Dialer::Loop::send_replies() {
                            std::span<const int>(&fd, connection ? 1 : 0), MSG_DONTWAIT);
     if (!sent) {
       const int error = sent.error().sys_errno;
-      // ETOOMANYREFS: front has more descriptors under way than it takes.
-      if (error == EAGAIN || error == ENOBUFS || error == ETOOMANYREFS) break;
-      return drop_front();
+      // ETOOMANYREFS: the user has more descriptors under way than it may. When that is over, no
+      // event tells, and the socket has room all the time.
+      const bool later = error == ENOBUFS || error == ETOOMANYREFS;
+      if (!later && error != EAGAIN) return drop_front();
+      if (later) retry_at_ = now_ + kRetryMs;
+      break;
     }
     replies_.pop_front();
   }
   watch_front();
 }
 
-void Dialer::Loop::read_front() {
+void Dialer::Loop::read_front(std::size_t most, std::size_t most_replies) {
   alignas(Request) std::uint8_t bytes[sizeof(Request) + 1];
-  for (int i = 0; i < kRequestsAtOnce && replies_.size() < kRequestsAtOnce; ++i) {
+  for (std::size_t i = 0; i < most && replies_.size() < most_replies; ++i) {
     // Descriptors that come along are not wanted: without a control buffer the kernel closes them.
     ssize_t count;
     do {
@@ -259,7 +271,7 @@ void Dialer::Loop::read_front() {
 void Dialer::Loop::on_front(std::uint32_t events) {
   if (!front_) return;
   if ((events & EPOLLIN) != 0 && replies_.empty()) {
-    read_front();
+    read_front(kRequestsAtOnce, kRequestsAtOnce);
   } else if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
     drop_front();
   }
@@ -267,7 +279,9 @@ void Dialer::Loop::on_front(std::uint32_t events) {
 
 int Dialer::Loop::wait_ms() {
   std::int64_t next = -1;
-  for (const std::int64_t one : {resolver_.tick(now_), connector_.tick(now_), log_.tick(now_)}) {
+  const std::int64_t retry = retry_at_ == 0 ? -1 : retry_at_;
+  for (const std::int64_t one :
+       {resolver_.tick(now_), connector_.tick(now_), log_.tick(now_), retry}) {
     if (one >= 0 && (next < 0 || one < next)) next = one;
   }
   if (next < 0) return -1;
