@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kRequestsAtOnce = 64;
 // More than its socket holds.
 constexpr std::size_t kRequestsBeforeFlush = 1024;
-constexpr std::int64_t kRetryMs = 50;
+constexpr int kRetryMs = 50;
 constexpr std::size_t kMaxControlFds = 2;
 
 enum class Source : std::uint32_t { kControl, kFront, kConnector, kResolver };
@@ -279,9 +279,7 @@ void Dialer::Loop::on_front(std::uint32_t events) {
 
 int Dialer::Loop::wait_ms() {
   std::int64_t next = -1;
-  const std::int64_t retry = retry_at_ == 0 ? -1 : retry_at_;
-  for (const std::int64_t one :
-       {resolver_.tick(now_), connector_.tick(now_), log_.tick(now_), retry}) {
+  for (const std::int64_t one : {resolver_.tick(now_), connector_.tick(now_), log_.tick(now_)}) {
     if (one >= 0 && (next < 0 || one < next)) next = one;
   }
   if (next < 0) return -1;
@@ -290,8 +288,9 @@ int Dialer::Loop::wait_ms() {
 
 Result<void> Dialer::Loop::serve() {
   for (;;) {
-    const int wait = wait_ms();
+    int wait = wait_ms();
     send_replies();
+    if (retry_at_ != 0 && (wait < 0 || wait > kRetryMs)) wait = kRetryMs;
     epoll_event events[64];
     const int count = epoll_wait(epoll_.get(), events, 64, wait);
     if (count < 0 && errno != EINTR) return fail_errno(errno, "epoll_wait");

@@ -633,7 +633,7 @@ TEST(Dialer, AFrontThatTakesNoDescriptorsCostsNoTime) {
     int answers = 0;
     int taken = 0;
     while (answers < 45) {
-      const auto got = box.reply();
+      const auto got = box.reply(5000);
       answers += got ? 1 : 45;
       taken += got && got->second ? 1 : 0;
     }
