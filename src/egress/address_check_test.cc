@@ -56,8 +56,12 @@ TEST(AddressCheck, RoutesDecide) {
 }
 
 TEST(AddressCheck, TheProbeKnowsTheHostsOwn) {
-  EXPECT_TRUE(probe_route(parsed("127.0.0.1")).own);
-  const Route other = probe_route(parsed("192.0.2.1"));
+  auto routes = HostRoutes::open();
+  ASSERT_TRUE(routes);
+  EXPECT_TRUE(routes->ask(parsed("127.0.0.1")).own);
+  // Goes from 127.0.0.1.
+  EXPECT_TRUE(routes->ask(parsed("127.0.0.2")).own);
+  const Route other = routes->ask(parsed("192.0.2.1"));
   EXPECT_FALSE(other.own);
 }
 

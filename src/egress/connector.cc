@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -129,6 +130,9 @@ void Connector::wake_at(std::uint64_t ticket, Race& race, std::int64_t when) {
 void Connector::on_event(int fd, std::int64_t now) {
   const auto found = by_fd_.find(fd);
   if (found == by_fd_.end()) return;
+  // The event may be of a socket that is closed by now and had this number.
+  pollfd now_ready{fd, POLLOUT, 0};
+  if (poll(&now_ready, 1, 0) == 0) return;
   const std::uint64_t ticket = found->second;
   Race& race = races_.find(ticket)->second;
   int error = 0;

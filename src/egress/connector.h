@@ -2,7 +2,8 @@
 // over the list, non-blocking, with a deadline. What it hands over is connected, non-blocking and
 // close-on-exec, with TCP_NODELAY and keepalive. No descriptor outlives its race but the winner's.
 //
-// System calls: socket, connect, getsockname, getsockopt (SO_ERROR), setsockopt, close, epoll_ctl.
+// System calls: socket, connect, getsockname, getsockopt (SO_ERROR), setsockopt, poll, close,
+// epoll_ctl.
 // Thread-safety: none. `now` is a steady clock in milliseconds.
 #pragma once
 

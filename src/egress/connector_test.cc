@@ -195,6 +195,19 @@ TEST_F(ConnectorTest, NothingIsLeftAfterCancelling) {
   EXPECT_TRUE(done_.empty());
 }
 
+// The event of a socket that was closed while events were worked off, whose number this one has.
+TEST_F(ConnectorTest, AnEventThatIsNotItsOwnIsNoConnection) {
+  const Listener silent("127.0.0.7", 0);
+  const auto fillers = fill(silent);
+  Connector connector = make();
+  connector.start(1, {silent.address}, silent.port, true, now_ms());
+  ASSERT_EQ(watched_.size(), 1u);
+  connector.on_event(watched_.begin()->first, now_ms());
+  EXPECT_TRUE(done_.empty());
+  EXPECT_EQ(watched_.size(), 1u);
+  EXPECT_EQ(connector.sockets(), 1u);
+}
+
 TEST_F(ConnectorTest, NoAddressIsNoConnection) {
   Connector connector = make();
   connector.start(1, {}, 80, false, now_ms());

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <optional>
 
 #include "base/try.h"
 #include "egress/connector.h"
@@ -20,7 +21,10 @@ namespace temenos::egress {
 namespace {
 
 // Requests of front between two looks at everything else.
-constexpr int kRequestsAtOnce = 64;
+constexpr std::size_t kRequestsAtOnce = 64;
+// More than its socket holds.
+constexpr std::size_t kRequestsBeforeFlush = 1024;
+constexpr int kRetryMs = 50;
 constexpr std::size_t kMaxControlFds = 2;
 
 enum class Source : std::uint32_t { kControl, kFront, kConnector, kResolver };
@@ -50,11 +54,13 @@ Result<std::string> whole_file(int fd, std::size_t limit) {
 
 class Dialer::Loop final : public Outside {
  public:
-  Loop(UniqueFd control, Log log, NameTable names, const Options& options)
+  Loop(UniqueFd control, Log log, NameTable names, HostRoutes routes, const Options& options)
       : control_(std::move(control)),
         log_(std::move(log)),
         names_(std::move(names)),
-        engine_(*this, names_, log_, probe_route),
+        routes_(std::move(routes)),
+        engine_(*this, names_, log_,
+                [this](const AddressBlock& address) { return routes_.ask(address); }),
         resolver_({.done =
                        [this](std::uint64_t ticket, LookUpStatus status,
                               std::span<const AddressBlock> addresses) {
@@ -94,7 +100,7 @@ class Dialer::Loop final : public Outside {
   Result<bool> on_control();
   Result<void> on_record(const Control& control, std::vector<UniqueFd> fds);
   void on_front(std::uint32_t events);
-  void read_front();
+  void read_front(std::size_t most, std::size_t most_replies);
   void send_replies();
   void drop_front();
   int wait_ms();
@@ -102,12 +108,14 @@ class Dialer::Loop final : public Outside {
   UniqueFd epoll_;
   UniqueFd control_;
   UniqueFd front_;
-  std::uint32_t front_events_ = 0;
+  std::optional<std::uint32_t> front_events_;
+  std::int64_t retry_at_ = 0;  // 0: its socket says when
   bool self_tested_ = false;
   std::deque<std::pair<Reply, UniqueFd>> replies_;
   Log log_;
   NameTable names_;
   std::int64_t now_ = steady_ms();
+  HostRoutes routes_;
   Engine engine_;
   Resolver resolver_;
   Connector connector_;
@@ -184,8 +192,8 @@ Result<void> Dialer::Loop::on_record(const Control& control, std::vector<UniqueF
       return {};
     }
     case ControlType::kFlushLog:
-      // What front has said before keeper asked.
-      if (front_ && replies_.empty()) read_front();
+      // What front has said before keeper asked, whether it takes its answers or not.
+      if (front_) read_front(kRequestsBeforeFlush, replies_.size() + kRequestsBeforeFlush);
       log_.flush(now_);
       say({ControlType::kLogFlushed, static_cast<std::uint32_t>(log_.refused())});
       return {};
@@ -198,8 +206,9 @@ Result<void> Dialer::Loop::on_record(const Control& control, std::vector<UniqueF
 void Dialer::Loop::watch_front() {
   if (!front_) return;
   // Nothing is read of a front that does not take its answers.
-  const std::uint32_t events = replies_.empty() ? EPOLLIN : EPOLLOUT;
-  if (events == front_events_) return;
+  const std::uint32_t blocked = retry_at_ == 0 ? EPOLLOUT : 0u;
+  const std::uint32_t events = replies_.empty() ? EPOLLIN : blocked;
+  if (front_events_ == events) return;
   if (watch(front_.get(), Source::kFront, events)) {
     front_events_ = events;
   } else {
@@ -214,7 +223,8 @@ void Dialer::Loop::drop_front() {
   replies_.clear();
   if (front_) (void)unwatch(front_.get());
   front_.reset();
-  front_events_ = 0;
+  front_events_.reset();
+  retry_at_ = 0;
 }
 
 void Dialer::Loop::reply(const Reply& reply, UniqueFd connection) {
@@ -222,6 +232,8 @@ void Dialer::Loop::reply(const Reply& reply, UniqueFd connection) {
 }
 
 void Dialer::Loop::send_replies() {
+  if (now_ < retry_at_) return;
+  retry_at_ = 0;
   while (front_ && !replies_.empty()) {
     auto& [reply, connection] = replies_.front();
     const int fd = connection.get();
@@ -230,18 +242,21 @@ void Dialer::Loop::send_replies() {
                            std::span<const int>(&fd, connection ? 1 : 0), MSG_DONTWAIT);
     if (!sent) {
       const int error = sent.error().sys_errno;
-      // ETOOMANYREFS: front has more descriptors under way than it takes.
-      if (error == EAGAIN || error == ENOBUFS || error == ETOOMANYREFS) break;
-      return drop_front();
+      // ETOOMANYREFS: the user has more descriptors under way than it may. When that is over, no
+      // event tells, and the socket has room all the time.
+      const bool later = error == ENOBUFS || error == ETOOMANYREFS;
+      if (!later && error != EAGAIN) return drop_front();
+      if (later) retry_at_ = now_ + kRetryMs;
+      break;
     }
     replies_.pop_front();
   }
   watch_front();
 }
 
-void Dialer::Loop::read_front() {
+void Dialer::Loop::read_front(std::size_t most, std::size_t most_replies) {
   alignas(Request) std::uint8_t bytes[sizeof(Request) + 1];
-  for (int i = 0; i < kRequestsAtOnce && replies_.size() < kRequestsAtOnce; ++i) {
+  for (std::size_t i = 0; i < most && replies_.size() < most_replies; ++i) {
     // Descriptors that come along are not wanted: without a control buffer the kernel closes them.
     ssize_t count;
     do {
@@ -256,7 +271,7 @@ void Dialer::Loop::read_front() {
 void Dialer::Loop::on_front(std::uint32_t events) {
   if (!front_) return;
   if ((events & EPOLLIN) != 0 && replies_.empty()) {
-    read_front();
+    read_front(kRequestsAtOnce, kRequestsAtOnce);
   } else if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
     drop_front();
   }
@@ -273,8 +288,9 @@ int Dialer::Loop::wait_ms() {
 
 Result<void> Dialer::Loop::serve() {
   for (;;) {
-    const int wait = wait_ms();
+    int wait = wait_ms();
     send_replies();
+    if (retry_at_ != 0 && (wait < 0 || wait > kRetryMs)) wait = kRetryMs;
     epoll_event events[64];
     const int count = epoll_wait(epoll_.get(), events, 64, wait);
     if (count < 0 && errno != EINTR) return fail_errno(errno, "epoll_wait");
@@ -305,7 +321,8 @@ Result<void> Dialer::Loop::serve() {
 }
 
 Result<Dialer> Dialer::make(UniqueFd control, Log log, NameTable names, const Options& options) {
-  auto loop = std::make_unique<Loop>(std::move(control), std::move(log), std::move(names), options);
+  auto loop = std::make_unique<Loop>(std::move(control), std::move(log), std::move(names),
+                                     TRY(HostRoutes::open()), options);
   TRY(loop->open());
   return Dialer(std::move(loop));
 }

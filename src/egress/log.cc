@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 
 #include "base/time.h"
 
@@ -67,8 +68,16 @@ std::string text_of(const LogRecord& record) {
 }
 
 std::string key_of(const LogRecord& record) {
-  return record.event + '\n' + record.host + '\n' + std::to_string(record.port) + '\n' +
-         record.verdict + '\n' + record.why;
+  // Where a connection went, and by which rule, is not to be lost among repeats.
+  return record.event + '\n' + record.host + '\n' + record.address + '\n' +
+         std::to_string(record.port) + '\n' + record.verdict + '\n' + record.why + '\n' +
+         record.rule;
+}
+
+// Sums of what front says are to stay numbers that the reader takes.
+void grow(std::uint64_t& sum, std::uint64_t more) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  sum = more > kMost || sum > kMost - more ? kMost : sum + more;
 }
 
 HostTotals& of_host(TotalsByHost& totals, const std::string& host) {
@@ -78,10 +87,10 @@ HostTotals& of_host(TotalsByHost& totals, const std::string& host) {
 }
 
 void add_up(HostTotals& sum, const HostTotals& more) {
-  sum.allowed += more.allowed;
-  sum.refused += more.refused;
-  sum.up += more.up;
-  sum.down += more.down;
+  grow(sum.allowed, more.allowed);
+  grow(sum.refused, more.refused);
+  grow(sum.up, more.up);
+  grow(sum.down, more.down);
 }
 
 void add_up(TotalsByHost& sum, const TotalsByHost& more) {
@@ -108,9 +117,9 @@ void Log::add(const LogRecord& record, std::int64_t now) {
     if (now < found->second.until) {
       Pending& pending = found->second;
       pending.more += record.count;
-      pending.record.up += record.up;
-      pending.record.down += record.down;
-      pending.record.ms += record.ms;
+      grow(pending.record.up, record.up);
+      grow(pending.record.down, record.down);
+      grow(pending.record.ms, record.ms);
       if (!record.seen.empty()) pending.record.seen = record.seen;
       return;
     }
@@ -178,13 +187,13 @@ void Log::line(const LogRecord& record, std::int64_t now) {
   const std::string text = text_of(record);
   make_room(text.size());
   count(record);
-  write_line(text);
+  if (!write_line(text)) dropped_ += record.count;
 }
 
 void Log::say_dropped() {
   std::string text = begun("dropped");
-  field(text, "count", std::exchange(dropped_, 0));
-  write_line(text + "}\n");
+  field(text, "count", dropped_);
+  if (write_line(text + "}\n")) dropped_ = 0;
 }
 
 void Log::count(const LogRecord& record) {
@@ -197,7 +206,7 @@ void Log::count(const LogRecord& record) {
   add_up(of_host(in_segment_[static_cast<std::size_t>(current_)], record.host), more);
 }
 
-void Log::write_line(const std::string& text) {
+bool Log::write_line(const std::string& text) {
   make_room(text.size());
   const int fd = segments_[static_cast<std::size_t>(current_)].get();
   ssize_t written;
@@ -206,13 +215,13 @@ void Log::write_line(const std::string& text) {
   } while (written < 0 && errno == EINTR);
   if (written == static_cast<ssize_t>(text.size())) {
     size_ += text.size();
-    return;
+    return true;
   }
   // A disk that is full costs lines; half a line is none.
-  ++dropped_;
   if (written > 0 && ftruncate(fd, static_cast<off_t>(size_)) != 0) {
     size_ += static_cast<std::size_t>(written);
   }
+  return false;
 }
 
 void Log::make_room(std::size_t bytes) {
@@ -235,7 +244,7 @@ void Log::rotate() {
 
 void Log::begin_segment() {
   rotating_ = true;
-  write_line(begun("segment") + "}\n");
+  (void)write_line(begun("segment") + "}\n");
   for (const auto& [host, totals] : emptied_) {
     std::string text = begun("totals");
     field(text, "host", host);
@@ -243,7 +252,7 @@ void Log::begin_segment() {
     field(text, "refused", totals.refused);
     field(text, "up", totals.up);
     field(text, "down", totals.down);
-    write_line(text + "}\n");
+    (void)write_line(text + "}\n");
   }
   rotating_ = false;
 }

@@ -90,7 +90,7 @@ class Log {
   };
   void line(const LogRecord& record, std::int64_t now);
   bool allowed_now(std::int64_t now);
-  void write_line(const std::string& text);
+  [[nodiscard]] bool write_line(const std::string& text);
   void make_room(std::size_t bytes);
   void rotate();
   void begin_segment();

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include <csignal>
 
 #include "sys/file_sys.h"
 
@@ -190,6 +193,62 @@ TEST(LogReader, IsBoundedAndKeepsTheNewest) {
                            R"("count":9223372036854775807})";
   EXPECT_EQ(read_log(same + "\n" + same + "\n" + same + "\n", "").totals.at("h").refused,
             ~std::uint64_t{0});
+}
+
+// A name server that gives another address for each look-up would have all but the first unseen.
+TEST_F(LogTest, EachAddressAndRuleThatWasConnectedByHasALine) {
+  Log to = log();
+  const auto made = [](const char* address, const char* rule) {
+    return LogRecord{.event = "connect",
+                     .host = "a.net",
+                     .address = address,
+                     .port = 443,
+                     .verdict = "allowed",
+                     .rule = rule};
+  };
+  to.add(made("93.184.216.34", "a.net:443"), 0);
+  to.add(made("8.8.8.8", "a.net:443"), 1);
+  to.add(made("8.8.8.8", "*.net:443"), 2);
+  to.add(made("8.8.8.8", "a.net:443"), 3);
+  to.flush(4);
+  const LogText out = read();
+  ASSERT_EQ(out.records.size(), 4u);
+  EXPECT_EQ(out.records[1].address, "8.8.8.8");
+  EXPECT_EQ(out.records[2].rule, "*.net:443");
+  EXPECT_EQ(out.totals.at("a.net").allowed, 4u);
+}
+
+TEST_F(LogTest, SumsOfFrontsNumbersStayNumbersThatAreRead) {
+  Log to = log({.segment = 4096, .per_second = 1000, .burst = 1000, .together_ms = 10});
+  LogRecord end{.event = "end", .host = "a.net", .port = 443, .verdict = "allowed"};
+  end.up = end.down = end.ms = std::uint64_t{1} << 62;
+  for (std::int64_t now = 0; now < 300; ++now) to.add(end, now);
+  to.flush(300);
+  const LogText out = read();
+  EXPECT_EQ(out.malformed, 0u);
+  EXPECT_GE(out.totals.at("a.net").up, std::uint64_t{1} << 62);
+  EXPECT_THAT(text(0) + text(1), HasSubstr("\"event\":\"totals\""));
+}
+
+TEST_F(LogTest, WhatADiskHadNoRoomForIsCounted) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  Log to = log({.together_ms = 1});
+  to.add(refused("a.net"), 0);
+  rlimit full = before;
+  full.rlim_cur = static_cast<rlim_t>(lseek(fds_[0].get(), 0, SEEK_END));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  auto many = refused("b.net");
+  many.count = 5;
+  to.add(many, 10);
+  to.add(refused("c.net"), 20);
+  to.add(refused("d.net"), 30);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  to.add(refused("e.net"), 40);
+  const LogText out = read();
+  EXPECT_EQ(out.malformed, 0u);
+  EXPECT_EQ(out.dropped, 7u);
 }
 
 }  // namespace

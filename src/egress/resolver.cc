@@ -3,6 +3,7 @@
 #include <ares.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <unordered_map>
 
@@ -16,6 +17,12 @@ constexpr std::size_t kMaxCached = 1024;
 constexpr std::int64_t kMinTtl = 1;
 constexpr std::int64_t kMaxTtl = 60;
 constexpr std::int64_t kNegativeTtl = 2;
+// The library sends all questions that are under way from one port, so one that nobody answers
+// would keep that port, for who sends forged answers, as long as the box likes. Each channel has
+// new questions for a while only, and is emptied before its turn comes again, when nobody waits for
+// what is left in it.
+constexpr std::size_t kChannels = 5;
+constexpr std::int64_t kTurnMs = 2000;
 constexpr int kTryMs = 2000;
 constexpr int kTries = 2;
 
@@ -61,7 +68,9 @@ struct Resolver::State {
 
   Calls calls;
   Options options;
-  ares_channel channel = nullptr;
+  std::array<ares_channel, kChannels> channels{};
+  std::size_t turn = 0;  // the channel that new questions go to
+  std::int64_t turn_at = 0;
   std::vector<AddressBlock> servers;
   std::unordered_map<std::string, std::vector<AddressBlock>> hosts;
   bool has_config = false;
@@ -77,6 +86,7 @@ struct Resolver::State {
   std::vector<std::pair<std::string, Waiter>> for_config;  // `until`: then without it
 
   bool open();
+  void next_turn();
   void begin(const std::string& name, Waiter waiter);
   void send(const std::string& name);
   void finish(const std::string& name, const Answer& answer, std::int64_t ttl);
@@ -104,22 +114,34 @@ bool Resolver::State::open() {
   const int mask = ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_NDOTS |
                    ARES_OPT_SERVERS | ARES_OPT_DOMAINS | ARES_OPT_LOOKUPS | ARES_OPT_SORTLIST |
                    ARES_OPT_SOCK_STATE_CB;
-  return ares_init_options(&channel, &ares, mask) == ARES_SUCCESS;
+  for (ares_channel& channel : channels) {
+    if (ares_init_options(&channel, &ares, mask) == ARES_SUCCESS) continue;
+    channel = nullptr;
+    return false;
+  }
+  return true;
+}
+
+void Resolver::State::next_turn() {
+  if (now - turn_at < kTurnMs) return;
+  turn_at = now;
+  turn = (turn + 1) % kChannels;
+  ares_cancel(channels[turn]);
 }
 
 Resolver::Resolver(Calls calls, const Options& options) : state_(std::make_unique<State>()) {
   state_->calls = std::move(calls);
   state_->options = options;
-  if (!state_->open()) state_->channel = nullptr;
+  is_open_ = state_->open();
 }
 
 Resolver::~Resolver() {
   state_->closing = true;
   state_->in_flight.clear();
-  if (state_->channel != nullptr) ares_destroy(state_->channel);
+  for (const ares_channel channel : state_->channels) {
+    if (channel != nullptr) ares_destroy(channel);
+  }
 }
-
-Resolver::operator bool() const { return state_->channel != nullptr; }
 
 void Resolver::set_config(std::string_view resolv_conf, std::string_view hosts, std::int64_t now) {
   State& s = *state_;
@@ -135,7 +157,7 @@ void Resolver::set_config(std::string_view resolv_conf, std::string_view hosts, 
     s.cache.clear();
     // Queries to the old ones are over; their names are asked of the new ones.
     ++s.generation;
-    ares_cancel(s.channel);
+    for (const ares_channel channel : s.channels) ares_cancel(channel);
     std::vector<ares_addr_port_node> nodes(s.servers.size());
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       ares_addr_port_node& node = nodes[i];
@@ -144,7 +166,9 @@ void Resolver::set_config(std::string_view resolv_conf, std::string_view hosts, 
       std::memcpy(&node.addr, s.servers[i].bytes.data(), s.servers[i].v4 ? 4 : 16);
       node.udp_port = node.tcp_port = s.options.port;
     }
-    if (ares_set_servers_ports(s.channel, nodes.data()) != ARES_SUCCESS) s.servers.clear();
+    for (const ares_channel channel : s.channels) {
+      if (ares_set_servers_ports(channel, nodes.data()) != ARES_SUCCESS) s.servers.clear();
+    }
     std::vector<std::string> names;
     for (const auto& [name, waiters] : s.in_flight) names.push_back(name);
     for (const auto& name : names) s.send(name);
@@ -209,7 +233,8 @@ void Resolver::State::send(const std::string& name) {
   auto query = std::make_unique<Query>(Query{this, name, generation});
   // As a whole name: a dot at its end keeps any search list out.
   const std::string whole = name + ".";
-  ares_getaddrinfo(channel, whole.c_str(), nullptr, &hints, &State::on_answer, query.release());
+  ares_getaddrinfo(channels[turn], whole.c_str(), nullptr, &hints, &State::on_answer,
+                   query.release());
 }
 
 void Resolver::State::on_answer(void* argument, int status, int, ares_addrinfo* result) {
@@ -260,8 +285,10 @@ void Resolver::State::keep(const std::string& name, const Answer& answer, std::i
 
 void Resolver::on_event(int fd, bool readable, bool writable, std::int64_t now) {
   state_->now = now;
-  ares_process_fd(state_->channel, readable ? fd : ARES_SOCKET_BAD,
-                  writable ? fd : ARES_SOCKET_BAD);
+  // One that has no such socket leaves it alone.
+  for (const ares_channel channel : state_->channels) {
+    ares_process_fd(channel, readable ? fd : ARES_SOCKET_BAD, writable ? fd : ARES_SOCKET_BAD);
+  }
 }
 
 std::int64_t Resolver::State::next_time() const {
@@ -269,9 +296,12 @@ std::int64_t Resolver::State::next_time() const {
   const auto at = [&next](std::int64_t when) {
     if (next < 0 || when < next) next = when;
   };
-  timeval left{};
-  if (!in_flight.empty() && ares_timeout(channel, nullptr, &left) != nullptr) {
-    at(now + left.tv_sec * 1000 + left.tv_usec / 1000 + 1);
+  if (!in_flight.empty()) at(turn_at + kTurnMs);
+  for (const ares_channel channel : channels) {
+    timeval left{};
+    if (!in_flight.empty() && ares_timeout(channel, nullptr, &left) != nullptr) {
+      at(now + left.tv_sec * 1000 + left.tv_usec / 1000 + 1);
+    }
   }
   for (const auto& [name, waiters] : in_flight) {
     if (!waiters.empty()) at(waiters.front().until);  // in order of time
@@ -283,7 +313,10 @@ std::int64_t Resolver::State::next_time() const {
 std::int64_t Resolver::tick(std::int64_t now) {
   State& s = *state_;
   s.now = now;
-  ares_process_fd(s.channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+  for (const ares_channel channel : s.channels) {
+    ares_process_fd(channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+  }
+  s.next_turn();
   if (!s.for_config.empty() && s.for_config.front().second.until <= now) s.flush_for_config();
   std::vector<std::uint64_t> late;
   for (auto& [name, waiters] : s.in_flight) {

@@ -3,7 +3,7 @@
 // domains. Answers are what a hostile server may have written: who uses them checks each address.
 //
 // Bounded: names in flight, answers kept (by their TTL, 1 to 60 s), addresses of a name, time of a
-// look-up. Equal look-ups are one.
+// look-up, time for which questions are sent from one port. Equal look-ups are one.
 //
 // The constructor reads the kernel's random numbers through a file; after it the system calls are
 // those of UDP and TCP sockets. Thread-safety: none. `now` is a steady clock in milliseconds.
@@ -39,7 +39,7 @@ class Resolver {
   Resolver(Calls calls, const Options& options);
   ~Resolver();
   // False: the library could not be set up.
-  explicit operator bool() const;
+  explicit operator bool() const { return is_open_; }
 
   // The host's resolv.conf and hosts.
   void set_config(std::string_view resolv_conf, std::string_view hosts, std::int64_t now);
@@ -53,6 +53,7 @@ class Resolver {
  private:
   struct State;
   std::unique_ptr<State> state_;
+  bool is_open_ = false;
 };
 
 // Bounded readers of the two files. Lines that are none are left out.

@@ -42,6 +42,7 @@ class Server {
     socklen_t size = sizeof from;
     const ssize_t count =
         recvfrom(fd_.get(), query, sizeof query, 0, reinterpret_cast<sockaddr*>(&from), &size);
+    port_of_question = ntohs(reinterpret_cast<sockaddr_in&>(from).sin_port);
     if (count < 17 || silent) return;
     std::string name;
     std::size_t at = 12;
@@ -51,6 +52,7 @@ class Server {
     }
     const bool v6 = query[at + 2] == 28;
     ++questions[name];
+    if (name.starts_with("silent.")) return;
     std::string out(reinterpret_cast<char*>(query), at + 5);
     out[2] = '\x81';
     out[3] = static_cast<char>(0x80 | (answers.contains(name) ? 0 : 3));
@@ -74,6 +76,7 @@ class Server {
   std::uint8_t ttl = 30;
   bool silent = false;
   std::uint16_t port = 0;
+  std::uint16_t port_of_question = 0;
 
  private:
   UniqueFd fd_;
@@ -237,6 +240,26 @@ TEST_F(ResolverTest, ASilentServerEndsAtTheDeadline) {
   skew_ += 8001;
   resolver_->tick(now_ms() + skew_);
   EXPECT_EQ(answers_[1].status, LookUpStatus::kNoAnswer);
+}
+
+// Whoever forges answers would have all the time to find that port.
+TEST_F(ResolverTest, AQuestionThatNobodyAnswersKeepsNoPort) {
+  config();
+  resolver_->tick(now_ms());
+  resolver_->look_up(1, "silent.net", now_ms());
+  resolver_->look_up(2, "a.net", now_ms());
+  run(2);
+  const std::uint16_t first = server_.port_of_question;
+  skew_ += 2500;
+  config();
+  resolver_->tick(now_ms() + skew_);
+  resolver_->look_up(3, "silent.org", now_ms() + skew_);
+  resolver_->look_up(4, "b.net", now_ms() + skew_);
+  run(4);
+  EXPECT_TRUE(answers_.contains(4));
+  EXPECT_FALSE(answers_.contains(1));  // it may still be answered
+  EXPECT_NE(first, 0);
+  EXPECT_NE(server_.port_of_question, first);
 }
 
 TEST_F(ResolverTest, WhatIsUnderWayIsAskedOfNewServers) {

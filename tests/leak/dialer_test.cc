@@ -5,11 +5,13 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <random>
 #include <set>
@@ -58,6 +60,9 @@ const std::vector<NetName> kNames = {
     {"lan.example", {"10.1.2.3"}},
     {"later.wild.net", {"198.51.100.77"}},
     {"slow.wild.net", {"198.51.100.200"}},
+    {"second.wild.net", {"198.51.101.131"}},
+    {"routed.wild.net", {"198.51.102.7"}},
+    {"routed6.wild.net", {"2001:db8:9::7"}},
 };
 
 constexpr const char* kRules =
@@ -91,8 +96,10 @@ class Box {
         if (unshare(CLONE_NEWUSER) != 0) return 126;
         if (!sys::write_id_maps(getpid(), {&user, 1}, {&user, 1}, true)) return 126;
       }
+      const rlimit descriptors{most_descriptors, most_descriptors};
+      if (most_descriptors != 0 && setrlimit(RLIMIT_NOFILE, &descriptors) != 0) return 126;
       int high[4];
-      for (int i = 0; i < 4; ++i) high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 50);
+      for (int i = 0; i < 4; ++i) high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 20);
       for (int i = 0; i < 4; ++i) dup2(high[i], 3 + i);
       execl(program.c_str(), program.c_str(), nullptr);
       return 127;
@@ -160,6 +167,28 @@ class Box {
   void send(const Request& request) {
     (void)sys::send_with_fds(front_.get(),
                              {reinterpret_cast<const char*>(&request), sizeof request}, {});
+  }
+  // As often as front's socket takes it, with nothing that is answered taken from it.
+  std::uint32_t flood(const Request& request) {
+    std::uint32_t sent = 0;
+    pollfd room{front_.get(), POLLOUT, 0};
+    while (poll(&room, 1, 500) == 1) {
+      if (::send(front_.get(), &request, sizeof request, MSG_DONTWAIT) == sizeof request) ++sent;
+    }
+    return sent;
+  }
+  // Ticks of the CPU.
+  unsigned long ran() const {
+    const UniqueFd file(
+        open(("/proc/" + std::to_string(dialer_.pid()) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+    const std::string text = *sys::read_all(file.get(), 4096);
+    unsigned long user = 0;
+    unsigned long kernel = 0;
+    (void)std::sscanf(text.c_str() + text.rfind(')'),
+                      ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u "
+                      "%*u %lu %lu",
+                      &user, &kernel);
+    return user + kernel;
   }
   void send_bytes(const std::string& bytes) { (void)sys::send_with_fds(front_.get(), bytes, {}); }
   // The next answer; connections come with it.
@@ -248,6 +277,8 @@ class Box {
     return names ? static_cast<int>(names->size()) : -1;
   }
   bool ok() const { return ok_; }
+
+  rlim_t most_descriptors = 0;  // 0: as it comes
 
  private:
   static std::string program_path() {
@@ -409,6 +440,36 @@ TEST(Dialer, AnAddressThatTheHostGetsLaterIsTheHosts) {
   });
 }
 
+// A connection to these comes from another address of the host than the one it goes to: the second
+// one of a network (ip-address(8): secondary), and those that a route of type local makes its own.
+TEST(Dialer, WhatTheHostAnswersAtIsTheHostsWhateverItsSourceWouldBe) {
+  expect_done([](Internet& internet) {
+    Findings found;
+    Box box;
+    if (!box.ok() || !box.start()) return std::string("dialer does not start\n");
+    found.require("rules", box.rules("*.wild.net:443\n198.51.101.0/24:443\n[2001:db8:9::/64]:443\n"
+                                     "private:0.0.0.0/0:22\n") == 4);
+    if (!shell(
+            "ip addr add 198.51.101.130/25 dev outer && ip addr add 198.51.101.131/25 dev outer && "
+            "ip route add local 198.51.102.0/24 dev lo src 203.0.113.2 && "
+            "ip -6 route add local 2001:db8:9::/64 dev lo")) {
+      return std::string("no addresses\n");
+    }
+    for (const char* name : {"second.wild.net", "routed.wild.net", "routed6.wild.net"}) {
+      found.expect(name, box.ask(by_name(Ask::kConnect, name, 443)), refused(Why::kHostAddress));
+    }
+    for (const char* address : {"198.51.101.130", "198.51.101.131", "2001:db8:9::8"}) {
+      found.expect(address, box.ask(by_address(Ask::kDestination, *parse_address(address), 443)),
+                   refused(Why::kHostAddress));
+    }
+    found.expect(
+        "private:", box.ask(by_address(Ask::kDestination, *parse_address("198.51.101.131"), 22)),
+        refused(Why::kHostAddress));
+    found.only(internet, kMayBeReached);
+    return found.text();
+  });
+}
+
 // A request of any bytes, or one that looks right.
 Request any_request(std::mt19937_64& random, std::uint64_t id) {
   Request request;
@@ -526,6 +587,58 @@ TEST(Dialer, AFloodIsBoundedAndEndsWithItsFront) {
                  "reached 2606:4700::1 443");
     found.require("descriptors: " + std::to_string(box.descriptors()),
                   box.descriptors() <= before + 4);
+    found.only(internet, kMayBeReached);
+    return found.text();
+  });
+}
+
+TEST(Dialer, WhatFrontHasSaidBeforeAFlushIsInTheLogThoughItTakesNoAnswer) {
+  expect_done([](Internet& internet) {
+    Findings found;
+    Box box;
+    if (!box.ok() || !box.start()) return std::string("dialer does not start\n");
+    found.require("rules", box.rules(kRules) == 5);
+    const std::uint32_t sent = box.flood(by_name(Ask::kConnect, "evil.com", 443));
+    found.require("a flood", sent > 200 && box.say(ControlType::kFlushLog, {}));
+    const auto answer = box.control();
+    found.require("flushed", answer && answer->type == ControlType::kLogFlushed);
+    const auto counted = answer ? answer->value : 0;
+    found.require("sent " + std::to_string(sent) + ", logged " + std::to_string(counted),
+                  sent == counted);
+    found.only(internet, {});
+    return found.text();
+  });
+}
+
+// The kernel has a limit for descriptors that are under way, for each user (unix(7), ETOOMANYREFS).
+TEST(Dialer, AFrontThatTakesNoDescriptorsCostsNoTime) {
+  expect_done([](Internet& internet) {
+    Findings found;
+    Box box;
+    box.most_descriptors = 32;
+    if (!box.ok() || !box.start()) return std::string("dialer does not start\n");
+    found.require("rules", box.rules(kRules) == 5);
+    const Request request = by_address(Ask::kConnect, *parse_address("198.51.100.77"), 443);
+    // One by one, since dialer has few descriptors of its own, until it is at the limit.
+    for (std::size_t i = 1; i <= 45; ++i) {
+      box.send(request);
+      const std::int64_t until = Box::now() + kWaitMs;
+      while (i <= 30 && internet.arrived().size() < i && Box::now() < until) usleep(1000);
+    }
+    const unsigned long before = box.ran();
+    usleep(1'000'000);
+    const unsigned long ticks = box.ran() - before;
+    found.require("ticks: " + std::to_string(ticks), ticks < 5);
+    // Taken later, the answers are all there; dialer itself may have had no descriptor for some.
+    int answers = 0;
+    int taken = 0;
+    while (answers < 45) {
+      const auto got = box.reply(5000);
+      answers += got ? 1 : 45;
+      taken += got && got->second ? 1 : 0;
+    }
+    found.require(std::to_string(answers) + " answers, " + std::to_string(taken) + " connections",
+                  answers == 45 && taken > 32);
     found.only(internet, kMayBeReached);
     return found.text();
   });
