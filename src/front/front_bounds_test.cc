@@ -1,13 +1,16 @@
 // Many connections at once, and what front keeps for all of them together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
 
 #include "front/front.h"
 #include "testing/front_test.h"
+#include "testing/tls_bytes.h"
 
 namespace temenos::front {
 namespace {
@@ -97,6 +100,43 @@ TEST_F(FewConnections, AQuestionThatDialerHasNotAnsweredKeepsItsPlace) {
   bed.dialer().name("a.test", 1, true);
   std::this_thread::sleep_for(100ms);
   EXPECT_LE(bed.dialer().asks().size(), 4u);
+}
+
+// A client that asks faster than anybody can answer is one of many.
+TEST_F(QuickFrontTest, AStreamOfQuestionsThatNeverEndsLeavesOthersTheirTurn) {
+  route(Verdict::kAny);
+  const std::string question =
+      sized(2, number(2, 7) + number(2, 0x0100) + number(2, 1) + number(6, 0) +
+                   sized(1, "localhost") + number(1, 0) + number(2, 1) + number(2, 1));
+  std::string questions;
+  while (questions.size() < 60'000) questions += question;
+  const UniqueFd flood = connect_loopback(bed.dns_tcp_port);
+  std::atomic<bool> stop = false;
+  std::atomic<std::size_t> answers = 0;
+  std::thread asks([&] {
+    while (!stop && send_text(flood.get(), questions)) {
+    }
+    shutdown(flood.get(), SHUT_WR);
+  });
+  std::thread hears([&] {
+    char room[65'536];
+    for (ssize_t count = 1; count > 0; answers += static_cast<std::size_t>(count)) {
+      count = recv(flood.get(), room, sizeof room, 0);
+      if (count < 0) break;
+    }
+  });
+  while (answers < 1'000'000) std::this_thread::yield();
+  for (int i = 0; i < 20; ++i) {
+    UniqueFd client = bed.connect();
+    UniqueFd far = server.accept_one(2'000);
+    EXPECT_TRUE(far);
+    if (!far) break;
+    EXPECT_TRUE(send_text(far.get(), "x"));
+    EXPECT_EQ(hear(client.get(), 1).text, "x");
+  }
+  stop = true;
+  asks.join();
+  hears.join();
 }
 
 }  // namespace
