@@ -120,6 +120,7 @@ class Gate {
   Do read_http();
   Do check_head();
   static bool countable(const wire::HttpHead& head);
+  static bool has_body(const wire::HttpHead& head);
   Do pass_head();
   Do pass_body();
   bool follow_body();

@@ -243,6 +243,42 @@ TEST(GateHttp, Http2AndLaterUpgradesAreTakenOut) {
   EXPECT_NE(script.gate.wait(), Gate::Wait::kServer);
 }
 
+// TLS would carry a name again (RFC 2817), and others a destination (RFC 9298).
+TEST(GateHttp, OnlyWebSocketIsAnotherProtocol) {
+  for (const char* protocol :
+       {"TLS/1.0", "websocket, TLS/1.2", "connect-udp", "websocket;x", "spdy/3.1", "HTTP/3"}) {
+    GateScript script = to_http();
+    script.client(
+        std::string("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: ") +
+        protocol + "\r\n\r\n");
+    script.reply(make_reply(Verdict::kConnected));
+    EXPECT_EQ(script.to_server, get("a.test")) << protocol;
+    EXPECT_NE(script.gate.wait(), Gate::Wait::kServer) << protocol;
+  }
+}
+
+// The answer may begin before the body has ended, and what stands in the midst of it is no 101.
+TEST(GateHttp, ARequestWithABodyIsNoUpgrade) {
+  const std::string fields = "Host: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
+  for (const char* length : {"Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"}) {
+    GateScript script = to_http();
+    script.client("POST / HTTP/1.1\r\n" + fields + length + "\r\n");
+    script.reply(make_reply(Verdict::kConnected));
+    EXPECT_EQ(script.to_server,
+              std::string("POST / HTTP/1.1\r\nHost: a.test\r\n") + length + "\r\n");
+    script.server("HTTP/1.1 404 Not Found\r\nContent-Length: 99\r\n\r\n");
+    script.client(std::string(length).starts_with("C") ? "hello" : "5\r\nhello\r\n0\r\n\r\n");
+    script.server("HTTP/1.1 101 Switching Protocols\r\n\r\n");
+    EXPECT_FALSE(script.open) << length;
+    script.client(get("b.test"));
+    EXPECT_EQ(script.gate.why(), Why::kForeignName) << length;
+  }
+  GateScript none = to_http();
+  none.client("POST / HTTP/1.1\r\n" + fields + "Content-Length: 0\r\n\r\n");
+  none.reply(make_reply(Verdict::kConnected));
+  EXPECT_EQ(none.gate.wait(), Gate::Wait::kServer);
+}
+
 TEST(GateHttp, AFailureIsA502) {
   GateScript script = to_http();
   script.client(get("a.test"));

@@ -155,10 +155,7 @@ bool HttpHeadReader::known_field(std::string_view name, std::string_view value) 
   if (name == "upgrade") {
     head_.upgrade = true;
     return for_each_element(value, [this](std::string_view protocol) {
-      const std::string_view its_name = protocol.substr(0, protocol.find('/'));
-      for (const std::string_view http : {"h2c", "h2", "http"}) {
-        if (equal_ignoring_case(its_name, http)) head_.upgrade_h2c = true;
-      }
+      if (!equal_ignoring_case(protocol, "websocket")) head_.upgrade_other = true;
       return true;
     });
   }

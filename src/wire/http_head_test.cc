@@ -23,7 +23,7 @@ std::string line_of(const HttpHead& head) {
   if (head.body == HttpBody::kLength) out += " length " + std::to_string(head.content_length);
   if (head.body == HttpBody::kChunked) out += " chunked";
   if (head.upgrade) out += " upgrade";
-  if (head.upgrade_h2c) out += " h2c";
+  if (head.upgrade_other) out += " other";
   if (head.expect_continue) out += " expect";
   if (!head.keep_alive) out += " close";
   return out;
@@ -98,8 +98,8 @@ TEST(HttpHead, SaysWhatFollows) {
   EXPECT_EQ(get("Connection: Upgrade\r\nUpgrade: websocket\r\n"), "GET origin a.example upgrade");
   EXPECT_EQ(get("Upgrade: websocket\r\n"), "GET origin a.example upgrade");
   EXPECT_EQ(get("Connection: upgrade\r\n"), "GET origin a.example upgrade");
-  EXPECT_EQ(get("Upgrade: websocket, H2C\r\n"), "GET origin a.example upgrade h2c");
-  EXPECT_EQ(get("Upgrade: HTTP/2.0\r\n"), "GET origin a.example upgrade h2c");
+  EXPECT_EQ(get("Upgrade: websocket, H2C\r\n"), "GET origin a.example upgrade other");
+  EXPECT_EQ(get("Upgrade: HTTP/2.0\r\n"), "GET origin a.example upgrade other");
 }
 
 TEST(HttpHead, HasStrictLines) {
