@@ -10,6 +10,8 @@ namespace temenos::front {
 namespace {
 
 using namespace egress;
+using temenos::testing::tls_answer;
+using temenos::testing::tls_change_cipher;
 using temenos::testing::tls_hello;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -62,6 +64,8 @@ TEST(GateTls, GoesOnWithTheNameAndNothingIsLost) {
         script.reply(make_reply(Verdict::kConnected));
       }
     }
+    EXPECT_EQ(script.to_server, tls_hello("A.test"));
+    script.server(tls_answer(false));
     EXPECT_TRUE(script.open);
     EXPECT_EQ(script.to_server, hello);
   }
@@ -89,6 +93,70 @@ TEST(GateTls, AnAddressNeedsNoNameOrItself) {
   GateScript named = transparent(target_v4({192, 0, 2, 9}, 443), literal);
   named.client(tls_hello("a.test"));
   EXPECT_EQ(named.to_client, kAlert);
+}
+
+// A server that asks for a second hello takes the name of that one.
+TEST(GateTls, TheNameOfASecondHelloIsComparedAsWell) {
+  for (const bool any : {false, true}) {
+    for (const bool at_once : {false, true}) {
+      for (const char* name : {"a.test", "b.test"}) {
+        const std::string first = tls_hello("a.test");
+        const std::string between =
+            tls_change_cipher() + "\x17\x03\x03" + temenos::testing::number(2, 5) + "early";
+        const std::string second = tls_hello(name);
+        GateScript script = any ? to_any() : to_tls();
+        script.client(at_once ? first + between + second : first);
+        if (!any) script.reply(make_reply(Verdict::kConnected));
+        EXPECT_EQ(script.to_server, first);
+        EXPECT_EQ(script.gate.wait(), Gate::Wait::kServer);
+        const std::string answer = tls_answer(true);
+        for (const char byte : answer) script.server({&byte, 1});
+        EXPECT_THAT(answer, StartsWith(script.to_client));
+        EXPECT_TRUE(script.over() || (script.gate.down_open() && script.to_client == answer) ||
+                    script.open);
+        if (!at_once) {
+          for (const char byte : between + second) script.client({&byte, 1});
+        }
+        const bool own = std::string_view(name) == "a.test";
+        EXPECT_EQ(script.open, own);
+        EXPECT_EQ(script.reset, !own);
+        EXPECT_EQ(script.to_server, first + between + (own ? second : ""));
+        EXPECT_EQ(script.gate.why(), own ? Why::kNone : Why::kForeignName);
+        EXPECT_EQ(std::string_view(script.gate.report().name), own ? "" : "b.test");
+      }
+    }
+  }
+}
+
+TEST(GateTls, BehindTheServersHelloEverythingGoes) {
+  for (const std::string& before : {std::string(), std::string("\x15\x03\x03\0\2\1\x70", 7)}) {
+    GateScript script = to_tls();
+    script.client(tls_hello("a.test") + "rest");
+    script.reply(make_reply(Verdict::kConnected));
+    script.server(before + tls_answer(false).substr(0, 11));
+    EXPECT_EQ(script.open, false);
+    script.server(tls_answer(false).substr(11));
+    EXPECT_TRUE(script.open);
+    EXPECT_EQ(script.to_server, tls_hello("a.test") + "rest");
+    EXPECT_EQ(script.to_client, before + tls_answer(false));
+  }
+  // One that speaks no TLS, or ends.
+  for (const char* answer : {"HTTP/1.1 400 Bad Request\r\n", ""}) {
+    GateScript script = to_tls();
+    script.client(tls_hello("a.test"));
+    script.reply(make_reply(Verdict::kConnected));
+    if (*answer == '\0') {
+      script.server_ends();
+    } else {
+      script.server(answer);
+    }
+    EXPECT_TRUE(script.open);
+    EXPECT_EQ(script.gate.report().why, Why::kNone);
+  }
+  GateScript waits = to_tls();
+  waits.client(tls_hello("a.test"));
+  waits.reply(make_reply(Verdict::kConnected));
+  EXPECT_EQ(waits.gate.report().why, Why::kNone);
 }
 
 TEST(GateTls, OtherProtocolsAreRefusedSoThatTheyCanReadIt) {
@@ -330,6 +398,8 @@ TEST(GateAny, ItsOwnNameOrNonePasses) {
         std::string("PING\r\n"), std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")}) {
     GateScript script = to_any();
     script.client(first);
+    EXPECT_EQ(script.to_server, first);
+    if (script.gate.wants_server()) script.server(tls_answer(false));
     EXPECT_TRUE(script.open) << first;
     EXPECT_EQ(script.to_server, first);
   }
@@ -414,6 +484,7 @@ TEST(GateProxy, ConnectIsAskedConnectedAndThenSeen) {
   EXPECT_EQ(script.to_client, "");
   script.reply(make_reply(Verdict::kConnected));
   EXPECT_THAT(script.to_client, StartsWith("HTTP/1.1 200 "));
+  script.server(tls_answer(false));
   EXPECT_TRUE(script.open);
   EXPECT_EQ(script.to_server, tls_hello("a.test"));
 }
