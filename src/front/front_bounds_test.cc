@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "front/dial_client.h"
+#include "front/dns_service.h"
 #include "front/front.h"
 #include "testing/front_test.h"
 #include "testing/tls_bytes.h"
@@ -137,6 +139,26 @@ TEST_F(QuickFrontTest, AStreamOfQuestionsThatNeverEndsLeavesOthersTheirTurn) {
   stop = true;
   asks.join();
   hears.join();
+}
+
+// All places have a question open, and all that had the last ones were refused: a flood hides none.
+TEST(DialClientQueue, ReportsBehindAFullHouseOfQuestionsAreNotLost) {
+  auto [near, far] = *sys::socket_pair(SOCK_SEQPACKET);
+  DialClient client;
+  client.use(std::move(near));
+  for (std::size_t i = 0; i < kMaxConnections + DnsService::kMaxPending; ++i) {
+    ASSERT_TRUE(client.ask({.id = i}));
+  }
+  for (std::size_t i = 0; i < kMaxConnections; ++i) client.report({.id = i, .ask = Ask::kReport});
+  std::size_t reports = 0;
+  Request request;
+  do {
+    while (recv(far.get(), &request, sizeof request, MSG_DONTWAIT) == sizeof request) {
+      if (request.ask == Ask::kReport) ++reports;
+    }
+    ASSERT_TRUE(client.exchange([](const Reply&, UniqueFd) {}));
+  } while (client.blocked() || recv(far.get(), &request, 1, MSG_DONTWAIT | MSG_PEEK) == 1);
+  EXPECT_EQ(reports, kMaxConnections);
 }
 
 }  // namespace
