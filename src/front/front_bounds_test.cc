@@ -161,5 +161,20 @@ TEST(DialClientQueue, ReportsBehindAFullHouseOfQuestionsAreNotLost) {
   EXPECT_EQ(reports, kMaxConnections);
 }
 
+TEST(DialClientQueue, OfAReplyWithTwoDescriptorsNoneStays) {
+  auto [near, far] = *sys::socket_pair(SOCK_SEQPACKET);
+  auto [one, other] = *sys::socket_pair(SOCK_STREAM);
+  DialClient client;
+  client.use(std::move(near));
+  const Reply reply;
+  const int fds[] = {one.get(), one.get()};
+  ASSERT_TRUE(
+      sys::send_with_fds(far.get(), {reinterpret_cast<const char*>(&reply), sizeof reply}, fds));
+  (void)client.exchange([](const Reply&, UniqueFd) {});
+  one.reset();
+  char byte = 0;
+  EXPECT_EQ(recv(other.get(), &byte, 1, MSG_DONTWAIT), 0) << "somebody still has its other end";
+}
+
 }  // namespace
 }  // namespace temenos::front
