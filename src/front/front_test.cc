@@ -605,6 +605,8 @@ TEST_F(QuickFrontTest, DisorderLeavesNothing) {
       get("b.test"),
       tls_hello("a.test"),
       tls_hello("b.test").substr(0, 30),
+      tls_answer(true),
+      tls_change_cipher() + tls_hello("b.test"),
       "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100\r\n\r\nbody",
       "CONNECT a.test:22 HTTP/1.1\r\nHost: a.test:22\r\n\r\n",
       std::string("\5\1\0\5", 4),
