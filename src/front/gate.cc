@@ -46,11 +46,20 @@ wire::Bytes Gate::input() const {
 }
 
 void Gate::take_input(std::size_t count) {
+  http_start_ = Start::kMaybe;
+  http_seen_ = 0;
   if (count == input_.size()) {
     input_ = std::string();  // its memory as well
   } else {
     input_.erase(0, count);
   }
+}
+
+// Each byte is looked at once, however they come.
+Start Gate::looks_like_http() {
+  if (http_start_ == Start::kMaybe) http_start_ = wire::http_start(input(), http_seen_);
+  http_seen_ = input_.size();
+  return http_start_;
 }
 
 Gate::Wait Gate::wait() const {
@@ -310,7 +319,7 @@ Gate::Do Gate::read_tls_answer() {
 Gate::Do Gate::read_any() {
   if (input_.empty()) return ended_ ? open() : Do::kWait;
   const Start tls = wire::tls_start(input());
-  const Start http = wire::http_start(input());
+  const Start http = looks_like_http();
   if (tls == Start::kYes) app_ = App::kTls;
   if (http == Start::kYes) app_ = App::kHttp;
   if (tls == Start::kYes && !is_address_) {
@@ -364,7 +373,7 @@ Gate::Do Gate::peek() {
   if (!greeted_ && entry_ != Entry::kAddress && asked_) return drop(http_refusal(refused()));
   if (answered_) return reset();
   const Start tls = wire::tls_start(input());
-  const Start http = wire::http_start(input());
+  const Start http = looks_like_http();
   if (tls == Start::kYes) return failed_ ? reset() : drop(tls_refusal());
   if (http == Start::kYes) return drop(http_refusal(refused()));
   if ((tls == Start::kNo && http == Start::kNo) || ended_) return reset();

@@ -141,6 +141,7 @@ class Gate {
   Do drop(std::string text);
   Do reset();
   Do need_more();
+  wire::Start looks_like_http();
   void take_input(std::size_t count);
   void go_to(const wire::Host& host, std::uint16_t port);
   // As the destination; what differs is kept for the log.
@@ -172,6 +173,8 @@ class Gate {
   std::string seen_;                       // the foreign name
   std::optional<wire::SocksReply> socks_;  // what was wrong with a SOCKS request
   std::string input_;
+  wire::Start http_start_ = wire::Start::kMaybe;  // of the input
+  std::size_t http_seen_ = 0;                     // how much of it has said so
   std::string text_;
   std::string say_;  // to the client, before anything else
   std::uint64_t stream_ = 0;

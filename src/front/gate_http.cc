@@ -22,7 +22,7 @@ bool Gate::has_body(const wire::HttpHead& head) {
 Gate::Do Gate::read_http() {
   if (checked_) return pass_head();
   if (input_.empty() && requests_ > 0) return ended_ ? open() : Do::kWait;
-  if (requests_ == 0 && wire::http_start(input()) == wire::Start::kNo) {
+  if (requests_ == 0 && looks_like_http() == wire::Start::kNo) {
     return refuse(Why::kNotHttp);
   }
   switch (http_.feed(input())) {

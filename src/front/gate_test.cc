@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "front/gate_script.h"
 #include "testing/tls_bytes.h"
 
@@ -571,6 +573,19 @@ TEST(GateProxy, Socks5ByNameAndByAddress) {
   GateScript socks4{Gate()};
   socks4.client(std::string("\x04\x01\x00\x16\xC0\x00\x02\x09\x00", 9));
   EXPECT_TRUE(socks4.reset);
+}
+
+// Each byte costs as much as the one before it.
+TEST(Gate, AHeadByteByByteIsReadOnce) {
+  const std::string line = "GET /" + std::string(60'000, 'x') + " HTTP/1.1\r\nHost: b.test\r\n\r\n";
+  for (const Reply& reply :
+       {make_reply(Verdict::kNeedsHttp, "a.test"), make_reply(Verdict::kAny, "a.test")}) {
+    GateScript script = transparent(kSynthetic80, reply);
+    const auto begun = std::chrono::steady_clock::now();
+    for (const char byte : line) script.client({&byte, 1});
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(3));
+    EXPECT_EQ(script.gate.why(), Why::kForeignName);
+  }
 }
 
 TEST(Gate, AHeadThatNeverEndsIsBounded) {

@@ -47,7 +47,9 @@ struct HttpHead {
 
 // Whether these bytes begin a request of HTTP/1: the request line up to "HTTP/1." decides, or the
 // first byte that it cannot have. HTTP/2 is another protocol.
-Start http_start(Bytes so_far);
+//
+// `seen`: so many of these bytes were kMaybe already, and are not looked at again.
+Start http_start(Bytes so_far, std::size_t seen = 0);
 
 class HttpHeadReader {
  public:

@@ -336,6 +336,22 @@ TEST(HttpRewrite, IsWhatAnOriginExpects) {
             "Connection: close\r\n\r\n");
 }
 
+TEST(HttpStart, TheSameWhereverItGoesOn) {
+  for (const std::string text :
+       {"GET / HTTP/1.1\r\n", "GET /x HTTP/2", "G /\x01",
+        "GET /long/enough/to/be/more HTTP/1.0\r\n", "GET / HTTX", "OPTIONS * HTTP/1.1",
+        "CONNECT a:1 HTTP/1.", "GET  /", "SSH-2.0-x y", "GET /a b HTTP/1.1",
+        "GET http://a/ HTTP/1.1", "GET /aaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"}) {
+    for (std::size_t seen = 0; seen <= text.size(); ++seen) {
+      if (http_start(bytes(text.substr(0, seen))) != Start::kMaybe) break;
+      for (std::size_t size = seen; size <= text.size(); ++size) {
+        const std::string part = text.substr(0, size);
+        EXPECT_EQ(http_start(bytes(part), seen), http_start(bytes(part))) << part << " " << seen;
+      }
+    }
+  }
+}
+
 TEST(HttpRewrite, WithoutUpgrade) {
   const std::string text =
       "GET /x HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nHost: a.example\r\n"
