@@ -135,11 +135,10 @@ Connection::Step Connection::ask(Millis now) {
 
 // True: the gate has something new to look at.
 bool Connection::feed(Millis now) {
-  if (gate_.wants_server()) return relay_.server.readable && feed_server();
-  if (gate_.wait() == Gate::Wait::kNothing && relay_.client.hung_up &&
-      !std::exchange(end_passed_on_, true)) {
+  if (gate_.passes_end() && relay_.client.hung_up && !std::exchange(end_passed_on_, true)) {
     relay_.server.end_writing();
   }
+  if (gate_.wants_server()) return relay_.server.readable && feed_server();
   std::size_t room = std::min(gate_.client_room(), shared_.room.size());
   if (room == 0 || !relay_.client.readable) return false;
   if (shared_.memory > shared_.max_memory) {
@@ -165,6 +164,7 @@ bool Connection::feed(Millis now) {
 bool Connection::feed_server() {
   const std::ptrdiff_t count = relay_.server.receive(shared_.room.first(kServerPeek));
   if (count == Side::kNone) return false;
+  if (count == 0 && gate_.server_ended()) return true;
   if (count <= 0) {
     // No answer at all.
     (void)lost();

@@ -51,7 +51,7 @@ DialClient::Got DialClient::receive_one(egress::Reply& reply, UniqueFd& passed) 
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = room;
-  message.msg_controllen = sizeof room;
+  message.msg_controllen = CMSG_LEN(sizeof(int));  // the room behind it would hold another
   ssize_t count = -1;
   do {
     count = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);

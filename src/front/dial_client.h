@@ -16,9 +16,10 @@ namespace temenos::front {
 class DialClient {
  public:
   // What a dialer that does not read leaves waiting here. Reports are dropped sooner: they are only
-  // for the log.
-  static constexpr std::size_t kMaxQueued = 2'048;
-  static constexpr std::size_t kMaxQueuedReports = 1'024;
+  // for the log. Where dialer is only slow none is: each connection has one question at most here,
+  // each name too, and each that was answered leads to one report at most.
+  static constexpr std::size_t kMaxQueued = 4'096;
+  static constexpr std::size_t kMaxQueuedReports = 3'072;
 
   // To a new dialer, whose answers go to nobody who asked the last one.
   void use(UniqueFd socket);

@@ -42,7 +42,7 @@ class DnsService {
   void on_reply(const egress::Reply& reply, Millis now);
   void on_dialer_lost(Millis now);
   void on_time(Millis now);
-  Millis deadline() const;
+  Millis deadline() const;  // in the past: a stream waits for its next turn
   void forget() { names_.forget(); }
 
  private:
@@ -57,6 +57,7 @@ class DnsService {
     std::string in;
     std::string out;
     bool waits = false;  // for the answer to its last question
+    bool more = false;   // its turn is over, and there is more to do
     std::uint64_t serial = 0;
     Millis active = 0;
   };
@@ -86,6 +87,7 @@ class DnsService {
   std::array<Stream, kMaxStreams> streams_;
   std::size_t waiting_ = 0;
   std::size_t open_streams_ = 0;
+  bool more_ = false;  // of one of the streams
   std::uint64_t serial_ = 0;
 };
 

@@ -59,7 +59,7 @@ Key unpack(std::uint64_t value) {
           static_cast<std::uint32_t>(value)};
 }
 
-constexpr std::uint32_t kEdges = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+constexpr std::uint32_t kEdges = EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 
 std::optional<Target> target_of(int fd) {
   sockaddr_storage own{};

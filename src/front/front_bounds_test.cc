@@ -1,13 +1,18 @@
 // Many connections at once, and what front keeps for all of them together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
 
+#include "front/dial_client.h"
+#include "front/dns_service.h"
 #include "front/front.h"
 #include "testing/front_test.h"
+#include "testing/tls_bytes.h"
 
 namespace temenos::front {
 namespace {
@@ -97,6 +102,78 @@ TEST_F(FewConnections, AQuestionThatDialerHasNotAnsweredKeepsItsPlace) {
   bed.dialer().name("a.test", 1, true);
   std::this_thread::sleep_for(100ms);
   EXPECT_LE(bed.dialer().asks().size(), 4u);
+}
+
+// A client that asks faster than anybody can answer is one of many.
+TEST_F(QuickFrontTest, AStreamOfQuestionsThatNeverEndsLeavesOthersTheirTurn) {
+  route(Verdict::kAny);
+  const std::string question =
+      sized(2, number(2, 7) + number(2, 0x0100) + number(2, 1) + number(6, 0) +
+                   sized(1, "localhost") + number(1, 0) + number(2, 1) + number(2, 1));
+  std::string questions;
+  while (questions.size() < 60'000) questions += question;
+  const UniqueFd flood = connect_loopback(bed.dns_tcp_port);
+  std::atomic<bool> stop = false;
+  std::atomic<std::size_t> answers = 0;
+  std::thread asks([&] {
+    while (!stop && send_text(flood.get(), questions)) {
+    }
+    shutdown(flood.get(), SHUT_WR);
+  });
+  std::thread hears([&] {
+    char room[65'536];
+    for (ssize_t count = 1; count > 0; answers += static_cast<std::size_t>(count)) {
+      count = recv(flood.get(), room, sizeof room, 0);
+      if (count < 0) break;
+    }
+  });
+  while (answers < 1'000'000) std::this_thread::yield();
+  for (int i = 0; i < 20; ++i) {
+    UniqueFd client = bed.connect();
+    UniqueFd far = server.accept_one(2'000);
+    EXPECT_TRUE(far);
+    if (!far) break;
+    EXPECT_TRUE(send_text(far.get(), "x"));
+    EXPECT_EQ(hear(client.get(), 1).text, "x");
+  }
+  stop = true;
+  asks.join();
+  hears.join();
+}
+
+// All places have a question open, and all that had the last ones were refused: a flood hides none.
+TEST(DialClientQueue, ReportsBehindAFullHouseOfQuestionsAreNotLost) {
+  auto [near, far] = *sys::socket_pair(SOCK_SEQPACKET);
+  DialClient client;
+  client.use(std::move(near));
+  for (std::size_t i = 0; i < kMaxConnections + DnsService::kMaxPending; ++i) {
+    ASSERT_TRUE(client.ask({.id = i}));
+  }
+  for (std::size_t i = 0; i < kMaxConnections; ++i) client.report({.id = i, .ask = Ask::kReport});
+  std::size_t reports = 0;
+  Request request;
+  do {
+    while (recv(far.get(), &request, sizeof request, MSG_DONTWAIT) == sizeof request) {
+      if (request.ask == Ask::kReport) ++reports;
+    }
+    ASSERT_TRUE(client.exchange([](const Reply&, UniqueFd) {}));
+  } while (client.blocked() || recv(far.get(), &request, 1, MSG_DONTWAIT | MSG_PEEK) == 1);
+  EXPECT_EQ(reports, kMaxConnections);
+}
+
+TEST(DialClientQueue, OfAReplyWithTwoDescriptorsNoneStays) {
+  auto [near, far] = *sys::socket_pair(SOCK_SEQPACKET);
+  auto [one, other] = *sys::socket_pair(SOCK_STREAM);
+  DialClient client;
+  client.use(std::move(near));
+  const Reply reply;
+  const int fds[] = {one.get(), one.get()};
+  ASSERT_TRUE(
+      sys::send_with_fds(far.get(), {reinterpret_cast<const char*>(&reply), sizeof reply}, fds));
+  (void)client.exchange([](const Reply&, UniqueFd) {});
+  one.reset();
+  char byte = 0;
+  EXPECT_EQ(recv(other.get(), &byte, 1, MSG_DONTWAIT), 0) << "somebody still has its other end";
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -59,12 +60,70 @@ TEST_F(FrontTest, TlsByteByByteAndThenHttp2UndisturbedInIt) {
   for (const char byte : hello) ASSERT_TRUE(send_text(client.get(), {&byte, 1}));
   UniqueFd far = server.accept_one();
   EXPECT_EQ(hear(far.get(), hello.size()).text, hello);
+  ASSERT_TRUE(send_text(far.get(), tls_answer(false)));
+  EXPECT_EQ(hear(client.get(), tls_answer(false).size()).text, tls_answer(false));
   // Records of whatever is inside.
   const std::string inside = "\x17\x03\x03" + std::string(1 << 20, 'h');
   std::thread sender([&] { send_text(client.get(), inside); });
   EXPECT_TRUE(hear(far.get(), inside.size()).text == inside);
   sender.join();
   EXPECT_EQ(bed.dialer().asks()[1].ask, Ask::kConnect);
+}
+
+TEST_F(FrontTest, ASecondHelloNamesTheSameServerOrEndsIt) {
+  for (const Verdict verdict : {Verdict::kNeedsTls, Verdict::kAny}) {
+    for (const char* name : {"a.test", "b.test"}) {
+      route(verdict);
+      UniqueFd client = bed.connect();
+      const std::string hello = tls_hello("a.test");
+      // What stands behind the first waits for the server's answer.
+      const std::string second = tls_change_cipher() + tls_hello(name);
+      ASSERT_TRUE(send_text(client.get(), hello + second));
+      UniqueFd far = server.accept_one();
+      EXPECT_EQ(hear(far.get(), hello.size()).text, hello);
+      EXPECT_EQ(hear(far.get(), 1, 100).how, "time");
+      ASSERT_TRUE(send_text(far.get(), tls_answer(true) + tls_change_cipher()));
+      const std::string answer = tls_answer(true) + tls_change_cipher();
+      if (std::string_view(name) == "a.test") {
+        EXPECT_EQ(hear(client.get(), answer.size()).text, answer);
+        EXPECT_EQ(hear(far.get(), second.size()).text, second);
+      } else {
+        EXPECT_EQ(hear(client.get()).how, "reset");
+        EXPECT_THAT(tls_change_cipher(), StartsWith(hear(far.get()).text));
+      }
+    }
+  }
+  const auto reports = bed.dialer().reports(4);
+  EXPECT_EQ(std::count_if(reports.begin(), reports.end(),
+                          [](const Request& report) {
+                            return report.why == Why::kForeignName &&
+                                   std::string_view(report.name) == "b.test";
+                          }),
+            2);
+}
+
+TEST_F(FrontTest, EndsBeforeTheServersHelloArePassedOn) {
+  route(Verdict::kNeedsTls);
+  UniqueFd client = bed.connect();
+  ASSERT_TRUE(send_text(client.get(), tls_hello("a.test")));
+  UniqueFd far = server.accept_one();
+  EXPECT_EQ(hear(far.get(), tls_hello("a.test").size()).how, "");
+  shutdown(client.get(), SHUT_WR);
+  EXPECT_EQ(hear(far.get()).how, "end");
+  ASSERT_TRUE(send_text(far.get(), "bye"));
+  shutdown(far.get(), SHUT_WR);
+  const Heard heard = hear(client.get());
+  EXPECT_EQ(heard.text, "bye");
+  EXPECT_EQ(heard.how, "end");
+  UniqueFd other = bed.connect();
+  ASSERT_TRUE(send_text(other.get(), tls_hello("a.test")));
+  UniqueFd other_far = server.accept_one();
+  EXPECT_EQ(hear(other_far.get(), tls_hello("a.test").size()).how, "");
+  shutdown(other_far.get(), SHUT_WR);
+  EXPECT_EQ(hear(other.get()).how, "end");
+  const auto reports = bed.dialer().reports(1);
+  ASSERT_GE(reports.size(), 1u);
+  EXPECT_EQ(reports[0].why, Why::kNone);
 }
 
 TEST_F(FrontTest, LargeTransfersBothWaysAtOnceComeWhole) {
@@ -546,6 +605,8 @@ TEST_F(QuickFrontTest, DisorderLeavesNothing) {
       get("b.test"),
       tls_hello("a.test"),
       tls_hello("b.test").substr(0, 30),
+      tls_answer(true),
+      tls_change_cipher() + tls_hello("b.test"),
       "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100\r\n\r\nbody",
       "CONNECT a.test:22 HTTP/1.1\r\nHost: a.test:22\r\n\r\n",
       std::string("\5\1\0\5", 4),

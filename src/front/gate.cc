@@ -46,11 +46,20 @@ wire::Bytes Gate::input() const {
 }
 
 void Gate::take_input(std::size_t count) {
+  http_start_ = Start::kMaybe;
+  http_seen_ = 0;
   if (count == input_.size()) {
     input_ = std::string();  // its memory as well
   } else {
     input_.erase(0, count);
   }
+}
+
+// Each byte is looked at once, however they come.
+Start Gate::looks_like_http() {
+  if (http_start_ == Start::kMaybe) http_start_ = wire::http_start(input(), http_seen_);
+  http_seen_ = input_.size();
+  return http_start_;
 }
 
 Gate::Wait Gate::wait() const {
@@ -72,6 +81,7 @@ Gate::Wait Gate::wait() const {
     case State::kBody:
       return Wait::kClient;
     case State::kUpgrade:
+    case State::kTlsAnswer:
       return Wait::kServer;
     case State::kPeek:
       return Wait::kPeek;
@@ -102,16 +112,23 @@ std::size_t Gate::client_room() const {
 }
 
 bool Gate::down_open() const {
-  if (!connected_ || state_ == State::kUpgrade || state_ == State::kPeek ||
-      state_ == State::kOver) {
+  if (!connected_ || wants_server() || state_ == State::kPeek || state_ == State::kOver) {
     return false;
   }
-  return requests_ > 0 || (rule_ == Verdict::kAny && entry_ != Entry::kAbsolute);
+  return requests_ > 0 || again_ || (rule_ == Verdict::kAny && entry_ != Entry::kAbsolute);
 }
 
 void Gate::client_bytes(std::string_view bytes) { input_ += bytes; }
 void Gate::client_ended() { ended_ = true; }
-void Gate::server_bytes(std::string_view bytes) { status_ += bytes; }
+void Gate::server_bytes(std::string_view bytes) {
+  status_ += bytes;
+  answered_ = true;
+}
+
+bool Gate::server_ended() {
+  server_ended_ = true;
+  return state_ == State::kTlsAnswer;
+}
 
 Gate::Do Gate::next() {
   if (!say_.empty()) {
@@ -129,6 +146,8 @@ Gate::Do Gate::next() {
       return read_socks_request();
     case State::kTls:
       return read_tls();
+    case State::kTlsAnswer:
+      return read_tls_answer();
     case State::kHttp:
       return read_http();
     case State::kAny:
@@ -243,7 +262,17 @@ Gate::Do Gate::open() {
 
 Gate::Do Gate::read_tls() {
   using Status = wire::TlsHelloReader::Status;
-  if (checked_) return open();
+  if (checked_) return pass_hello();
+  if (again_) {
+    const wire::TlsBetween between = wire::tls_between_hellos(input());
+    if (between.progress == wire::Progress::kMalformed) return refuse(Why::kMalformed);
+    if (between.size > 0) {
+      text_ = input_.substr(0, between.size);
+      take_input(between.size);
+      return Do::kPass;
+    }
+    if (between.progress == wire::Progress::kNeedMore) return need_more();
+  }
   switch (tls_.feed(input())) {
     case Status::kNeedMore:
       return need_more();
@@ -256,17 +285,41 @@ Gate::Do Gate::read_tls() {
   }
   app_ = App::kTls;
   const auto& name = tls_.hello().server_name;
-  const bool good = name ? same(*name) : is_address_;
+  const bool good = name ? same(*name) : is_address_ || rule_ == Verdict::kAny;
   if (!good) return refuse(Why::kForeignName);
   checked_ = true;
-  return connected_ ? open() : ask(Ask::kConnect);
+  return connected_ ? pass_hello() : ask(Ask::kConnect);
+}
+
+// A server may ask for a second hello, in the clear like the first, and would take the name in it.
+// So what a client has to say behind its first waits for the server's answer.
+Gate::Do Gate::pass_hello() {
+  if (again_) return open();
+  text_ = input_.substr(0, tls_.hello().size);
+  take_input(text_.size());
+  tls_ = {};
+  checked_ = false;
+  state_ = State::kTlsAnswer;
+  return Do::kPass;
+}
+
+Gate::Do Gate::read_tls_answer() {
+  const Start again =
+      wire::tls_asks_again({reinterpret_cast<const std::uint8_t*>(status_.data()), status_.size()});
+  if (again == Start::kMaybe && !server_ended_) return Do::kWait;
+  status_ = std::string();
+  if (again != Start::kYes) return open();
+  again_ = true;
+  ++heads_;
+  state_ = State::kTls;
+  return read_tls();
 }
 
 // The server may have spoken already; only what is certainly TLS or HTTP/1 is judged.
 Gate::Do Gate::read_any() {
   if (input_.empty()) return ended_ ? open() : Do::kWait;
   const Start tls = wire::tls_start(input());
-  const Start http = wire::http_start(input());
+  const Start http = looks_like_http();
   if (tls == Start::kYes) app_ = App::kTls;
   if (http == Start::kYes) app_ = App::kHttp;
   if (tls == Start::kYes && !is_address_) {
@@ -277,7 +330,7 @@ Gate::Do Gate::read_any() {
     if (status == Status::kHello && tls_.hello().server_name && !same(*tls_.hello().server_name)) {
       return refuse(Why::kForeignName);
     }
-    return open();
+    return pass_hello();
   }
   if (http == Start::kYes) {
     const wire::Progress progress = http_.feed(input());
@@ -320,7 +373,7 @@ Gate::Do Gate::peek() {
   if (!greeted_ && entry_ != Entry::kAddress && asked_) return drop(http_refusal(refused()));
   if (answered_) return reset();
   const Start tls = wire::tls_start(input());
-  const Start http = wire::http_start(input());
+  const Start http = looks_like_http();
   if (tls == Start::kYes) return failed_ ? reset() : drop(tls_refusal());
   if (http == Start::kYes) return drop(http_refusal(refused()));
   if ((tls == Start::kNo && http == Start::kNo) || ended_) return reset();
@@ -352,7 +405,9 @@ egress::Request Gate::report() const {
   out.ask = Ask::kReport;
   out.why = why_;
   // It left, or was left, before it had said where it wants to go.
-  if (why_ == Why::kNone && requests_ == 0 && state_ != State::kAny && state_ != State::kOver) {
+  const bool began = requests_ > 0 || again_ || state_ == State::kAny ||
+                     state_ == State::kTlsAnswer || state_ == State::kOver;
+  if (why_ == Why::kNone && !began) {
     out.why = Why::kSilent;
   }
   out.app = app_;

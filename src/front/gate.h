@@ -65,7 +65,9 @@ class Gate {
   };
   Wait wait() const;
   std::size_t client_room() const;  // how many bytes of the client it takes now
-  bool wants_server() const { return state_ == State::kUpgrade; }
+  bool wants_server() const { return state_ == State::kUpgrade || state_ == State::kTlsAnswer; }
+  // The client's end may go on unread: it has nothing more to say, or nothing before an answer.
+  bool passes_end() const { return wait() == Wait::kNothing || state_ == State::kTlsAnswer; }
   // The server's bytes go back as they come.
   bool down_open() const;
   // Counts what began to be read: the time for a head begins anew.
@@ -74,6 +76,8 @@ class Gate {
   void client_bytes(std::string_view bytes);
   void client_ended();
   void server_bytes(std::string_view bytes);
+  // The server sends nothing more. False: it may not be so.
+  bool server_ended();
   void replied(const egress::Reply& reply, bool connected);
   void dialer_lost();                                 // it answers no more, or there was none
   void timed_out();                                   // wait() has lasted as long as it may
@@ -101,6 +105,7 @@ class Gate {
     kProxy,         // the first bytes to the proxy
     kSocksRequest,  // behind the greeting
     kTls,
+    kTlsAnswer,  // behind the hello: the server may ask for another
     kHttp,
     kAny,   // connected; the first bytes are judged when they come
     kBody,  // of a request
@@ -117,9 +122,12 @@ class Gate {
   Do read_socks_greeting();
   Do read_socks_request();
   Do read_tls();
+  Do pass_hello();
+  Do read_tls_answer();
   Do read_http();
   Do check_head();
   static bool countable(const wire::HttpHead& head);
+  static bool has_body(const wire::HttpHead& head);
   Do pass_head();
   Do pass_body();
   bool follow_body();
@@ -133,6 +141,7 @@ class Gate {
   Do drop(std::string text);
   Do reset();
   Do need_more();
+  wire::Start looks_like_http();
   void take_input(std::size_t count);
   void go_to(const wire::Host& host, std::uint16_t port);
   // As the destination; what differs is kept for the log.
@@ -155,13 +164,17 @@ class Gate {
   bool peek_over_ = false;
   bool ended_ = false;  // the client sends nothing more
   bool answered_ = false;
-  bool checked_ = false;   // the hello or head at the front of the input is good
+  bool checked_ = false;  // the hello or head at the front of the input is good
+  bool again_ = false;    // the server has asked for a second hello
+  bool server_ended_ = false;
   bool upgrades_ = false;  // the server is asked for another protocol
   egress::Why why_ = egress::Why::kNone;
   egress::App app_ = egress::App::kUnknown;
   std::string seen_;                       // the foreign name
   std::optional<wire::SocksReply> socks_;  // what was wrong with a SOCKS request
   std::string input_;
+  wire::Start http_start_ = wire::Start::kMaybe;  // of the input
+  std::size_t http_seen_ = 0;                     // how much of it has said so
   std::string text_;
   std::string say_;  // to the client, before anything else
   std::uint64_t stream_ = 0;

@@ -56,8 +56,12 @@ Outcome play(const Plan& plan, std::string_view client, std::size_t piece) {
       ++answered;
       script.reply(first ? first_reply(plan) : make_reply(Verdict::kConnected));
     }
-    if (script.gate.wants_server() && !server_spoke) {
+    while (script.gate.wants_server() && !server_spoke) {
       server_spoke = true;
+      if (script.to_server[0] == 22) {
+        script.server(temenos::testing::tls_answer(plan.upgrades));
+        continue;
+      }
       script.server(plan.upgrades ? "HTTP/1.1 101 Switching\r\n\r\n" : "HTTP/1.1 200 OK\r\n\r\n");
     }
     if (!script.connected) require(script.to_server.empty());
@@ -78,6 +82,19 @@ Outcome play(const Plan& plan, std::string_view client, std::size_t piece) {
   for (int i = 0; i < 4 && !script.over() && !script.open; ++i) script.time_out();
   require(out.to_server.size() <= script.to_server.size());
   return out;
+}
+
+// Behind the first hello of `bytes`, too, no hello of a server that asked for it names another.
+void require_own_hellos(std::string_view bytes) {
+  for (bool first = true;; first = false) {
+    wire::TlsHelloReader reader;
+    const auto status = reader.feed(bytes_of(bytes));
+    if (status != wire::TlsHelloReader::Status::kHello) return require(!first);
+    require(reader.hello().server_name && reader.hello().server_name->text == "a.test");
+    if (!first) return;
+    bytes.remove_prefix(reader.hello().size);
+    bytes.remove_prefix(wire::tls_between_hellos(bytes_of(bytes)).size);
+  }
 }
 
 // Every request in `bytes`, as a strict server reads them, names a.test.
@@ -121,9 +138,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(whole.over == cut.over);
   require(whole.open == cut.open);
   if (plan.rule == Verdict::kNeedsTls && !whole.to_server.empty()) {
-    wire::TlsHelloReader reader;
-    require(reader.feed(bytes_of(whole.to_server)) == wire::TlsHelloReader::Status::kHello);
-    require(reader.hello().server_name && reader.hello().server_name->text == "a.test");
+    if (plan.upgrades) {
+      require_own_hellos(cut.to_server);
+    } else {
+      wire::TlsHelloReader reader;
+      require(reader.feed(bytes_of(whole.to_server)) == wire::TlsHelloReader::Status::kHello);
+      require(reader.hello().server_name && reader.hello().server_name->text == "a.test");
+    }
   }
   if (plan.rule == Verdict::kNeedsHttp && !whole.open && !plan.proxy) {
     require_own_requests(whole.to_server);

@@ -15,10 +15,14 @@ bool Gate::countable(const wire::HttpHead& head) {
   return head.body != wire::HttpBody::kLength || head.content_length >> 62 == 0;
 }
 
+bool Gate::has_body(const wire::HttpHead& head) {
+  return head.body == wire::HttpBody::kChunked || head.content_length > 0;
+}
+
 Gate::Do Gate::read_http() {
   if (checked_) return pass_head();
   if (input_.empty() && requests_ > 0) return ended_ ? open() : Do::kWait;
-  if (requests_ == 0 && wire::http_start(input()) == wire::Start::kNo) {
+  if (requests_ == 0 && looks_like_http() == wire::Start::kNo) {
     return refuse(Why::kNotHttp);
   }
   switch (http_.feed(input())) {
@@ -56,9 +60,10 @@ Gate::Do Gate::pass_head() {
   const wire::HttpHead& head = http_.head();
   if (entry_ == Entry::kAbsolute) {
     text_ = wire::rewrite_for_origin(input(), head);
-  } else if (head.upgrade && (head.upgrade_h2c || requests_ > 0)) {
-    // HTTP/2 would carry names that nobody compares; and behind an earlier request a 101 could be
-    // the answer to either.
+  } else if (head.upgrade && (head.upgrade_other || has_body(head) || requests_ > 0)) {
+    // HTTP/2, TLS and what comes next would carry names that nobody compares; behind an earlier
+    // request a 101 could be the answer to either; and an answer that begins before a body has
+    // ended is not seen from its first line on.
     text_ = wire::without_upgrade(input(), head);
   } else {
     text_ = input_.substr(0, head.size);

@@ -12,7 +12,7 @@ Gate::Do Gate::read_proxy() {
   if (input_.empty()) return need_more();
   const auto first = static_cast<std::uint8_t>(input_[0]);
   if (first == wire::kSocks5 || first == wire::kSocks4) return read_socks_greeting();
-  if (wire::http_start(input()) == wire::Start::kNo) return refuse(Why::kNotHttp);
+  if (looks_like_http() == wire::Start::kNo) return refuse(Why::kNotHttp);
   const Progress progress = http_.feed(input());
   if (progress == Progress::kNeedMore) return need_more();
   if (progress == Progress::kMalformed) return refuse(Why::kMalformed);

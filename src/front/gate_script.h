@@ -52,6 +52,10 @@ class GateScript {
     }
     run();
   }
+  void server_ends() {
+    if (gate.wants_server()) gate.server_ended();
+    run();
+  }
   void reply(const egress::Reply& answer) {
     connected =
         answer.verdict == egress::Verdict::kAny || answer.verdict == egress::Verdict::kConnected;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "front/gate_script.h"
 #include "testing/tls_bytes.h"
 
@@ -10,6 +12,8 @@ namespace temenos::front {
 namespace {
 
 using namespace egress;
+using temenos::testing::tls_answer;
+using temenos::testing::tls_change_cipher;
 using temenos::testing::tls_hello;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -62,6 +66,8 @@ TEST(GateTls, GoesOnWithTheNameAndNothingIsLost) {
         script.reply(make_reply(Verdict::kConnected));
       }
     }
+    EXPECT_EQ(script.to_server, tls_hello("A.test"));
+    script.server(tls_answer(false));
     EXPECT_TRUE(script.open);
     EXPECT_EQ(script.to_server, hello);
   }
@@ -89,6 +95,70 @@ TEST(GateTls, AnAddressNeedsNoNameOrItself) {
   GateScript named = transparent(target_v4({192, 0, 2, 9}, 443), literal);
   named.client(tls_hello("a.test"));
   EXPECT_EQ(named.to_client, kAlert);
+}
+
+// A server that asks for a second hello takes the name of that one.
+TEST(GateTls, TheNameOfASecondHelloIsComparedAsWell) {
+  for (const bool any : {false, true}) {
+    for (const bool at_once : {false, true}) {
+      for (const char* name : {"a.test", "b.test"}) {
+        const std::string first = tls_hello("a.test");
+        const std::string between =
+            tls_change_cipher() + "\x17\x03\x03" + temenos::testing::number(2, 5) + "early";
+        const std::string second = tls_hello(name);
+        GateScript script = any ? to_any() : to_tls();
+        script.client(at_once ? first + between + second : first);
+        if (!any) script.reply(make_reply(Verdict::kConnected));
+        EXPECT_EQ(script.to_server, first);
+        EXPECT_EQ(script.gate.wait(), Gate::Wait::kServer);
+        const std::string answer = tls_answer(true);
+        for (const char byte : answer) script.server({&byte, 1});
+        EXPECT_THAT(answer, StartsWith(script.to_client));
+        EXPECT_TRUE(script.over() || (script.gate.down_open() && script.to_client == answer) ||
+                    script.open);
+        if (!at_once) {
+          for (const char byte : between + second) script.client({&byte, 1});
+        }
+        const bool own = std::string_view(name) == "a.test";
+        EXPECT_EQ(script.open, own);
+        EXPECT_EQ(script.reset, !own);
+        EXPECT_EQ(script.to_server, first + between + (own ? second : ""));
+        EXPECT_EQ(script.gate.why(), own ? Why::kNone : Why::kForeignName);
+        EXPECT_EQ(std::string_view(script.gate.report().name), own ? "" : "b.test");
+      }
+    }
+  }
+}
+
+TEST(GateTls, BehindTheServersHelloEverythingGoes) {
+  for (const std::string& before : {std::string(), std::string("\x15\x03\x03\0\2\1\x70", 7)}) {
+    GateScript script = to_tls();
+    script.client(tls_hello("a.test") + "rest");
+    script.reply(make_reply(Verdict::kConnected));
+    script.server(before + tls_answer(false).substr(0, 11));
+    EXPECT_EQ(script.open, false);
+    script.server(tls_answer(false).substr(11));
+    EXPECT_TRUE(script.open);
+    EXPECT_EQ(script.to_server, tls_hello("a.test") + "rest");
+    EXPECT_EQ(script.to_client, before + tls_answer(false));
+  }
+  // One that speaks no TLS, or ends.
+  for (const char* answer : {"HTTP/1.1 400 Bad Request\r\n", ""}) {
+    GateScript script = to_tls();
+    script.client(tls_hello("a.test"));
+    script.reply(make_reply(Verdict::kConnected));
+    if (*answer == '\0') {
+      script.server_ends();
+    } else {
+      script.server(answer);
+    }
+    EXPECT_TRUE(script.open);
+    EXPECT_EQ(script.gate.report().why, Why::kNone);
+  }
+  GateScript waits = to_tls();
+  waits.client(tls_hello("a.test"));
+  waits.reply(make_reply(Verdict::kConnected));
+  EXPECT_EQ(waits.gate.report().why, Why::kNone);
 }
 
 TEST(GateTls, OtherProtocolsAreRefusedSoThatTheyCanReadIt) {
@@ -243,6 +313,42 @@ TEST(GateHttp, Http2AndLaterUpgradesAreTakenOut) {
   EXPECT_NE(script.gate.wait(), Gate::Wait::kServer);
 }
 
+// TLS would carry a name again (RFC 2817), and others a destination (RFC 9298).
+TEST(GateHttp, OnlyWebSocketIsAnotherProtocol) {
+  for (const char* protocol :
+       {"TLS/1.0", "websocket, TLS/1.2", "connect-udp", "websocket;x", "spdy/3.1", "HTTP/3"}) {
+    GateScript script = to_http();
+    script.client(
+        std::string("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: ") +
+        protocol + "\r\n\r\n");
+    script.reply(make_reply(Verdict::kConnected));
+    EXPECT_EQ(script.to_server, get("a.test")) << protocol;
+    EXPECT_NE(script.gate.wait(), Gate::Wait::kServer) << protocol;
+  }
+}
+
+// The answer may begin before the body has ended, and what stands in the midst of it is no 101.
+TEST(GateHttp, ARequestWithABodyIsNoUpgrade) {
+  const std::string fields = "Host: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
+  for (const char* length : {"Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"}) {
+    GateScript script = to_http();
+    script.client("POST / HTTP/1.1\r\n" + fields + length + "\r\n");
+    script.reply(make_reply(Verdict::kConnected));
+    EXPECT_EQ(script.to_server,
+              std::string("POST / HTTP/1.1\r\nHost: a.test\r\n") + length + "\r\n");
+    script.server("HTTP/1.1 404 Not Found\r\nContent-Length: 99\r\n\r\n");
+    script.client(std::string(length).starts_with("C") ? "hello" : "5\r\nhello\r\n0\r\n\r\n");
+    script.server("HTTP/1.1 101 Switching Protocols\r\n\r\n");
+    EXPECT_FALSE(script.open) << length;
+    script.client(get("b.test"));
+    EXPECT_EQ(script.gate.why(), Why::kForeignName) << length;
+  }
+  GateScript none = to_http();
+  none.client("POST / HTTP/1.1\r\n" + fields + "Content-Length: 0\r\n\r\n");
+  none.reply(make_reply(Verdict::kConnected));
+  EXPECT_EQ(none.gate.wait(), Gate::Wait::kServer);
+}
+
 TEST(GateHttp, AFailureIsA502) {
   GateScript script = to_http();
   script.client(get("a.test"));
@@ -294,6 +400,8 @@ TEST(GateAny, ItsOwnNameOrNonePasses) {
         std::string("PING\r\n"), std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")}) {
     GateScript script = to_any();
     script.client(first);
+    EXPECT_EQ(script.to_server, first);
+    if (script.gate.wants_server()) script.server(tls_answer(false));
     EXPECT_TRUE(script.open) << first;
     EXPECT_EQ(script.to_server, first);
   }
@@ -378,6 +486,7 @@ TEST(GateProxy, ConnectIsAskedConnectedAndThenSeen) {
   EXPECT_EQ(script.to_client, "");
   script.reply(make_reply(Verdict::kConnected));
   EXPECT_THAT(script.to_client, StartsWith("HTTP/1.1 200 "));
+  script.server(tls_answer(false));
   EXPECT_TRUE(script.open);
   EXPECT_EQ(script.to_server, tls_hello("a.test"));
 }
@@ -464,6 +573,19 @@ TEST(GateProxy, Socks5ByNameAndByAddress) {
   GateScript socks4{Gate()};
   socks4.client(std::string("\x04\x01\x00\x16\xC0\x00\x02\x09\x00", 9));
   EXPECT_TRUE(socks4.reset);
+}
+
+// Each byte costs as much as the one before it.
+TEST(Gate, AHeadByteByByteIsReadOnce) {
+  const std::string line = "GET /" + std::string(60'000, 'x') + " HTTP/1.1\r\nHost: b.test\r\n\r\n";
+  for (const Reply& reply :
+       {make_reply(Verdict::kNeedsHttp, "a.test"), make_reply(Verdict::kAny, "a.test")}) {
+    GateScript script = transparent(kSynthetic80, reply);
+    const auto begun = std::chrono::steady_clock::now();
+    for (const char byte : line) script.client({&byte, 1});
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(3));
+    EXPECT_EQ(script.gate.why(), Why::kForeignName);
+  }
 }
 
 TEST(Gate, AHeadThatNeverEndsIsBounded) {

@@ -67,11 +67,13 @@ Pump::Moved Pump::flush_head(Side& to) {
   return Moved::kSome;
 }
 
-// Without descriptors for a pipe a connection goes on, slower.
-Pump::Moved Pump::fill_by_hand(Side& from, std::size_t most) {
-  head_.resize(std::min(most, kByHand));
+// Without descriptors for a pipe a connection goes on, slower; as does one with urgent bytes, which
+// are left out.
+Pump::Moved Pump::fill_by_hand(Side& from) {
+  head_.resize(std::min<std::uint64_t>(limit_, kByHand));
   const std::ptrdiff_t count = from.receive(head_);
   head_.resize(static_cast<std::size_t>(std::max<std::ptrdiff_t>(count, 0)));
+  if (count <= 0) head_ = std::string();  // nobody counts the room of a string without bytes
   if (count == Side::kBroken) return Moved::kBroken;
   if (count == Side::kNone) return Moved::kBlocked;
   if (count == 0) ended_ = true;
@@ -81,10 +83,10 @@ Pump::Moved Pump::fill_by_hand(Side& from, std::size_t most) {
 
 // Only into an empty pipe, so EAGAIN has one meaning: the socket has nothing.
 Pump::Moved Pump::fill(Side& from) {
+  if (from.urgent) return fill_by_hand(from);
   if (!pipe_) pipe_ = pipes_.take();
-  const auto most =
-      static_cast<std::size_t>(std::min<std::uint64_t>(limit_, pipe_ ? pipe_.size : kByHand));
-  if (!pipe_) return fill_by_hand(from, most);
+  if (!pipe_) return fill_by_hand(from);
+  const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(limit_, pipe_.size));
   const ssize_t count = splice(from.fd.get(), nullptr, pipe_.writer.get(), nullptr, most,
                                SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
   if (count > 0) {
@@ -93,7 +95,8 @@ Pump::Moved Pump::fill(Side& from) {
     return Moved::kSome;
   }
   if (count == 0) {
-    ended_ = true;
+    ended_ = from.at_end();
+    from.urgent = !ended_;
     return Moved::kSome;
   }
   if (errno == EINTR) return Moved::kSome;

@@ -49,7 +49,7 @@ class Pump {
   Moved drain(Side& to);
   Moved flush_head(Side& to);
   Moved fill(Side& from);
-  Moved fill_by_hand(Side& from, std::size_t most);
+  Moved fill_by_hand(Side& from);
   void give_back();
 
   Pipes& pipes_;

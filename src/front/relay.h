@@ -1,8 +1,8 @@
 // A forwarded connection: a Pump each way. Each direction has its own end (half-close is kept), and
 // a reset of one side becomes a reset of the other.
 //
-// Usable alone: register both sockets with EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, give their
-// events to Side::note(), then call step() while it says kMore.
+// Usable alone: register both sockets with EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+// give their events to Side::note(), then call step() while it says kMore.
 //
 // Thread-safety: none. Ownership: owns both sockets.
 #pragma once

@@ -35,7 +35,8 @@ class RelayTest : public ::testing::Test {
   }
   void watch(int fd, std::uint32_t which) {
     make_non_blocking(fd);
-    epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.u32 = which}};
+    epoll_event event{.events = EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                      .data = {.u32 = which}};
     ASSERT_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event), 0);
   }
   // Until the relay is over, or `enough` is true when it has nothing to do for a moment.
@@ -244,6 +245,41 @@ TEST_F(RelayTest, WithoutDescriptorsForAPipeItGoesOn) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
   EXPECT_TRUE(heard == say);
   EXPECT_EQ(pipes_.spare(), 0u);
+}
+
+// splice(2) stops before an urgent byte (telnet, FTP) and never gets past it.
+TEST_F(RelayTest, UrgentBytesStopNothing) {
+  relay_.open();
+  ASSERT_TRUE(send_text(server_.get(), "before"));
+  EXPECT_EQ(run([&] { return relay_.down.moved() == 6; }), Relay::Step::kIdle);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_EQ(send(server_.get(), "!", 1, MSG_OOB), 1);
+    ASSERT_TRUE(send_text(server_.get(), "behind"));
+    const std::uint64_t least = 6u * (static_cast<std::uint64_t>(round) + 2);
+    EXPECT_EQ(run([&] { return relay_.down.moved() >= least; }), Relay::Step::kIdle);
+  }
+  ASSERT_EQ(send(server_.get(), "!", 1, MSG_OOB), 1);
+  ASSERT_TRUE(send_text(server_.get(), "last"));
+  shutdown(server_.get(), SHUT_WR);
+  shutdown(client_.get(), SHUT_WR);
+  EXPECT_EQ(run(), Relay::Step::kDone);
+  std::string heard = hear(client_.get()).text;
+  std::erase(heard, '!');
+  EXPECT_EQ(heard, "beforebehindbehindbehindlast");
+}
+
+// With the end right behind it, before anything was heard of it.
+TEST_F(RelayTest, AnUrgentByteIsNotTakenForTheEnd) {
+  relay_.open();
+  ASSERT_TRUE(send_text(server_.get(), "before"));
+  ASSERT_EQ(send(server_.get(), "!", 1, MSG_OOB), 1);
+  ASSERT_TRUE(send_text(server_.get(), "behind"));
+  shutdown(server_.get(), SHUT_WR);
+  shutdown(client_.get(), SHUT_WR);
+  EXPECT_EQ(run(), Relay::Step::kDone);
+  std::string heard = hear(client_.get()).text;
+  std::erase(heard, '!');
+  EXPECT_EQ(heard, "beforebehind");
 }
 
 }  // namespace

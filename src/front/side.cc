@@ -24,6 +24,7 @@ void Side::note(std::uint32_t events) {
   if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable = true;
   if ((events & (EPOLLRDHUP | EPOLLHUP)) != 0) hung_up = true;
   if ((events & EPOLLERR) != 0) failed = true;
+  if ((events & EPOLLPRI) != 0) readable = urgent = true;
 }
 
 std::ptrdiff_t Side::receive(std::span<char> room) {
@@ -35,6 +36,11 @@ std::ptrdiff_t Side::receive(std::span<char> room) {
     readable = false;
     return kNone;
   }
+}
+
+bool Side::at_end() {
+  char byte = 0;
+  return recv(fd.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
 }
 
 std::ptrdiff_t Side::send(std::span<const char> bytes) {

@@ -19,6 +19,7 @@ struct Side {
   bool writable = true;
   bool hung_up = false;  // its peer sends nothing more; what it sent may still be there to read
   bool failed = false;   // reset, or given up by the kernel
+  bool urgent = false;   // an urgent byte was on its way: splice(2) does not get past one
 
   // What epoll_wait has said of it.
   void note(std::uint32_t events);
@@ -26,6 +27,8 @@ struct Side {
   static constexpr std::ptrdiff_t kNone = -1;
   static constexpr std::ptrdiff_t kBroken = -2;
   std::ptrdiff_t receive(std::span<char> room);
+  // Whether nothing more comes: splice(2) says so at an urgent byte, too.
+  bool at_end();
   // Bytes sent, or kNone or kBroken.
   std::ptrdiff_t send(std::span<const char> bytes);
   // The peer is told that nothing more comes.

@@ -23,7 +23,7 @@ bool could_be_target(std::string_view method, std::string_view begin) {
 
 }  // namespace
 
-Start http_start(Bytes so_far) {
+Start http_start(Bytes so_far, std::size_t seen) {
   const std::string_view text = as_text(so_far);
   std::size_t end = 0;
   while (end < text.size() && is_token_byte(text[end])) ++end;
@@ -32,7 +32,9 @@ Start http_start(Bytes so_far) {
   if (end == 0 || text[end] != ' ') return Start::kNo;
   const std::string_view method = text.substr(0, end);
   const std::string_view rest = text.substr(end + 1);
-  end = 0;
+  // What was seen is a target and at most the beginning of a version behind it.
+  const std::size_t before = method.size() + 1 + kVersion.size();
+  end = std::min(seen - std::min(seen, before), rest.size());
   while (end < rest.size() && is_graphic(rest[end])) ++end;
   if (!could_be_target(method, rest.substr(0, end))) return Start::kNo;
   // A line that is longer than a head may be is for the reader of heads to refuse.
@@ -155,10 +157,7 @@ bool HttpHeadReader::known_field(std::string_view name, std::string_view value) 
   if (name == "upgrade") {
     head_.upgrade = true;
     return for_each_element(value, [this](std::string_view protocol) {
-      const std::string_view its_name = protocol.substr(0, protocol.find('/'));
-      for (const std::string_view http : {"h2c", "h2", "http"}) {
-        if (equal_ignoring_case(its_name, http)) head_.upgrade_h2c = true;
-      }
+      if (!equal_ignoring_case(protocol, "websocket")) head_.upgrade_other = true;
       return true;
     });
   }

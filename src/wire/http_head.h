@@ -39,7 +39,7 @@ struct HttpHead {
   // What follows the answer may be another protocol: there is a field Upgrade, or Connection has
   // the word.
   bool upgrade = false;
-  bool upgrade_h2c = false;      // one of the protocols is HTTP/2 (see without_upgrade)
+  bool upgrade_other = false;    // one of the protocols is none that we know (see without_upgrade)
   bool expect_continue = false;  // the body waits for a 100
   bool keep_alive = true;
   std::size_t size = 0;  // of the head, with the empty line
@@ -47,7 +47,9 @@ struct HttpHead {
 
 // Whether these bytes begin a request of HTTP/1: the request line up to "HTTP/1." decides, or the
 // first byte that it cannot have. HTTP/2 is another protocol.
-Start http_start(Bytes so_far);
+//
+// `seen`: so many of these bytes were kMaybe already, and are not looked at again.
+Start http_start(Bytes so_far, std::size_t seen = 0);
 
 class HttpHeadReader {
  public:

@@ -23,7 +23,7 @@ std::string line_of(const HttpHead& head) {
   if (head.body == HttpBody::kLength) out += " length " + std::to_string(head.content_length);
   if (head.body == HttpBody::kChunked) out += " chunked";
   if (head.upgrade) out += " upgrade";
-  if (head.upgrade_h2c) out += " h2c";
+  if (head.upgrade_other) out += " other";
   if (head.expect_continue) out += " expect";
   if (!head.keep_alive) out += " close";
   return out;
@@ -98,8 +98,8 @@ TEST(HttpHead, SaysWhatFollows) {
   EXPECT_EQ(get("Connection: Upgrade\r\nUpgrade: websocket\r\n"), "GET origin a.example upgrade");
   EXPECT_EQ(get("Upgrade: websocket\r\n"), "GET origin a.example upgrade");
   EXPECT_EQ(get("Connection: upgrade\r\n"), "GET origin a.example upgrade");
-  EXPECT_EQ(get("Upgrade: websocket, H2C\r\n"), "GET origin a.example upgrade h2c");
-  EXPECT_EQ(get("Upgrade: HTTP/2.0\r\n"), "GET origin a.example upgrade h2c");
+  EXPECT_EQ(get("Upgrade: websocket, H2C\r\n"), "GET origin a.example upgrade other");
+  EXPECT_EQ(get("Upgrade: HTTP/2.0\r\n"), "GET origin a.example upgrade other");
 }
 
 TEST(HttpHead, HasStrictLines) {
@@ -334,6 +334,22 @@ TEST(HttpRewrite, IsWhatAnOriginExpects) {
                       "Transfer-Encoding: chunked\r\n\r\n"),
             "PUT / HTTP/1.1\r\nHost: [2001:db8::1]\r\nTransfer-Encoding: chunked\r\n"
             "Connection: close\r\n\r\n");
+}
+
+TEST(HttpStart, TheSameWhereverItGoesOn) {
+  for (const std::string text :
+       {"GET / HTTP/1.1\r\n", "GET /x HTTP/2", "G /\x01",
+        "GET /long/enough/to/be/more HTTP/1.0\r\n", "GET / HTTX", "OPTIONS * HTTP/1.1",
+        "CONNECT a:1 HTTP/1.", "GET  /", "SSH-2.0-x y", "GET /a b HTTP/1.1",
+        "GET http://a/ HTTP/1.1", "GET /aaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"}) {
+    for (std::size_t seen = 0; seen <= text.size(); ++seen) {
+      if (http_start(bytes(text.substr(0, seen))) != Start::kMaybe) break;
+      for (std::size_t size = seen; size <= text.size(); ++size) {
+        const std::string part = text.substr(0, size);
+        EXPECT_EQ(http_start(bytes(part), seen), http_start(bytes(part))) << part << " " << seen;
+      }
+    }
+  }
 }
 
 TEST(HttpRewrite, WithoutUpgrade) {

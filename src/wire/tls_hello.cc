@@ -9,8 +9,13 @@ namespace {
 
 using Status = TlsHelloReader::Status;
 
+constexpr std::uint8_t kChangeCipher = 20;
+constexpr std::uint8_t kAlert = 21;
 constexpr std::uint8_t kHandshake = 22;
+constexpr std::uint8_t kApplicationData = 23;
 constexpr std::uint8_t kClientHello = 1;
+constexpr std::uint8_t kServerHello = 2;
+constexpr std::size_t kMaxBeforeAnswer = 1'024;
 constexpr std::uint8_t kMajor = 3;
 constexpr std::uint8_t kMaxMinor = 4;
 constexpr std::size_t kRecordHeader = 5;
@@ -54,6 +59,50 @@ Start tls_start(Bytes so_far) {
   if (so_far[0] != kHandshake) return Start::kNo;
   if (so_far.size() < 2) return Start::kMaybe;
   return so_far[1] == kMajor ? Start::kYes : Start::kNo;
+}
+
+Start tls_asks_again(Bytes so_far) {
+  // RFC 8446, section 4.1.3: the random of a server's hello that is none.
+  constexpr std::uint8_t kAgain[] = {0xCF, 0x21, 0xAD, 0x74, 0xE5, 0x9A, 0x61, 0x11,
+                                     0xBE, 0x1D, 0x8C, 0x02, 0x1E, 0x65, 0xB8, 0x91,
+                                     0xC2, 0xA2, 0x11, 0x16, 0x7A, 0xBB, 0x8C, 0x5E,
+                                     0x07, 0x9E, 0x09, 0xE2, 0xC8, 0xA8, 0x33, 0x9C};
+  constexpr std::size_t kRandom = kRecordHeader + 4 + 2;  // behind type, size and version
+  // More alerts than this before a hello are no server's.
+  if (so_far.size() > kMaxBeforeAnswer) return Start::kYes;
+  Bytes rest = so_far;
+  while (!rest.empty() && (rest[0] == kAlert || rest[0] == kChangeCipher)) {
+    if (rest.size() < kRecordHeader) return Start::kMaybe;
+    const std::size_t size = kRecordHeader + record_length(rest);
+    if (rest.size() < size) return Start::kMaybe;
+    rest = rest.subspan(size);
+  }
+  if (!rest.empty() && rest[0] != kHandshake) return Start::kNo;
+  if (rest.size() > kRecordHeader) {
+    if (rest[kRecordHeader] != kServerHello) return Start::kNo;
+    // In pieces that no server makes.
+    if (record_length(rest) < kRandom + sizeof kAgain - kRecordHeader) return Start::kYes;
+  }
+  for (std::size_t i = 0; i < sizeof kAgain; ++i) {
+    if (kRandom + i >= rest.size()) return Start::kMaybe;
+    if (rest[kRandom + i] != kAgain[i]) return Start::kNo;
+  }
+  return Start::kYes;
+}
+
+TlsBetween tls_between_hellos(Bytes so_far) {
+  constexpr std::size_t kMaxCipher = kMaxRecord + 256;  // RFC 8446: TLSCiphertext.length
+  for (TlsBetween out;;) {
+    const Bytes rest = so_far.subspan(out.size);
+    if (rest.empty()) return out;
+    if (rest[0] != kChangeCipher && rest[0] != kAlert && rest[0] != kApplicationData) return out;
+    out.progress = Progress::kNeedMore;
+    if (rest.size() < kRecordHeader) return out;
+    const std::size_t length = record_length(rest);
+    if (length > kMaxCipher) out.progress = Progress::kMalformed;
+    if (length > kMaxCipher || rest.size() < kRecordHeader + length) return out;
+    out = {.progress = Progress::kGood, .size = out.size + kRecordHeader + length};
+  }
 }
 
 Status TlsHelloReader::bad(std::string_view why) {

@@ -32,6 +32,19 @@ struct TlsHello {
 // Whether these bytes begin a TLS handshake; two of them decide.
 Start tls_start(Bytes so_far);
 
+// Whether a server's first bytes ask for another hello (HelloRetryRequest), and so for another
+// name. Decided on its first 43 bytes, but for alerts before them. What is no TLS asks for nothing.
+Start tls_asks_again(Bytes so_far);
+
+// What a client may say between its two hellos, and what names nothing: early data, alerts, the end
+// of what is not encrypted.
+struct TlsBetween {
+  // kGood: what is behind it is something else. kMalformed: a record that is too long.
+  Progress progress = Progress::kGood;
+  std::size_t size = 0;  // of its whole records
+};
+TlsBetween tls_between_hellos(Bytes so_far);
+
 class TlsHelloReader {
  public:
   enum class Status : std::uint8_t {

@@ -149,5 +149,70 @@ TEST(TlsHelloOpenSsl, ItsServerSeesTheSameName) {
   EXPECT_GT(refused, 1'000);
 }
 
+// A server and a client, whose bytes the test carries.
+struct End {
+  explicit End(const SSL_METHOD* method) : context(SSL_CTX_new(method), SSL_CTX_free) {}
+  void begin() {
+    ssl = Connection(SSL_new(context.get()), SSL_free);
+    in = BIO_new(BIO_s_mem());
+    out = BIO_new(BIO_s_mem());
+    SSL_set_bio(ssl.get(), in, out);
+  }
+  Wire take() {
+    Wire wire(BIO_ctrl_pending(out));
+    if (!wire.empty()) BIO_read(out, wire.data(), static_cast<int>(wire.size()));
+    return wire;
+  }
+  void give(const Wire& wire) { BIO_write(in, wire.data(), static_cast<int>(wire.size())); }
+  Context context;
+  Connection ssl{nullptr, SSL_free};
+  BIO* in = nullptr;
+  BIO* out = nullptr;
+};
+
+void certify(SSL_CTX* context) {
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
+  const std::unique_ptr<X509, decltype(&X509_free)> certificate(X509_new(), X509_free);
+  X509_gmtime_adj(X509_getm_notBefore(certificate.get()), 0);
+  X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3'600);
+  X509_set_pubkey(certificate.get(), key.get());
+  ASSERT_GT(X509_sign(certificate.get(), key.get(), EVP_sha256()), 0);
+  ASSERT_EQ(SSL_CTX_use_certificate(context, certificate.get()), 1);
+  ASSERT_EQ(SSL_CTX_use_PrivateKey(context, key.get()), 1);
+}
+
+TEST(TlsHelloOpenSsl, ItsServerAsksForASecondHello) {
+  for (const bool again : {true, false}) {
+    for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+      End server(TLS_server_method());
+      End client(TLS_client_method());
+      certify(server.context.get());
+      SSL_CTX_set_max_proto_version(server.context.get(), version);
+      ASSERT_EQ(SSL_CTX_set1_groups_list(server.context.get(), again ? "P-256" : "X25519"), 1);
+      ASSERT_EQ(SSL_CTX_set1_groups_list(client.context.get(), "X25519:P-256"), 1);
+      server.begin();
+      client.begin();
+      SSL_set_tlsext_host_name(client.ssl.get(), "host.example");
+      SSL_connect(client.ssl.get());
+      server.give(client.take());
+      SSL_accept(server.ssl.get());
+      const Wire answer = server.take();
+      const bool asks = again && version == TLS1_3_VERSION;
+      EXPECT_EQ(tls_asks_again(answer), asks ? Start::kYes : Start::kNo);
+      if (!asks) continue;
+      client.give(answer);
+      SSL_connect(client.ssl.get());
+      const Wire second = client.take();
+      const std::size_t between = tls_between_hellos(second).size;
+      EXPECT_GT(between, 0u);
+      TlsHelloReader reader;
+      ASSERT_EQ(reader.feed(Bytes(second).subspan(between)), Status::kHello);
+      EXPECT_EQ(reader.hello().server_name->text, "host.example");
+      EXPECT_EQ(between + reader.hello().size, second.size());
+    }
+  }
+  ERR_clear_error();
+}
+
 }  // namespace
 }  // namespace temenos::wire

@@ -217,5 +217,54 @@ TEST(TlsHello, EveryFieldHasItsSize) {
             "no compression method, not even none");
 }
 
+const std::string kChangeCipher = "\x14\x03\x03\0\1\1"s;
+const std::string kAgain =
+    "\xCF\x21\xAD\x74\xE5\x9A\x61\x11\xBE\x1D\x8C\x02\x1E\x65\xB8\x91"
+    "\xC2\xA2\x11\x16\x7A\xBB\x8C\x5E\x07\x9E\x09\xE2\xC8\xA8\x33\x9C"s;
+std::string server_hello(const std::string& random) {
+  return record("\x02"s + sized("\x03\x03"s + random + std::string(40, '\0'), 3), 3);
+}
+
+TEST(TlsAnswer, AsksForAnotherHelloOrDoesNot) {
+  const std::string again = server_hello(kAgain);
+  const std::string hello = server_hello(std::string(32, 'q'));
+  const std::string alert = "\x15\x03\x03\0\2\1\x70"s;
+  for (const std::string& before : {""s, alert, alert + kChangeCipher}) {
+    const std::string yes = before + again;
+    for (std::size_t size = 0; size < yes.size(); ++size) {
+      EXPECT_EQ(tls_asks_again(bytes(yes.substr(0, size))),
+                size < before.size() + 43 ? Start::kMaybe : Start::kYes)
+          << size;
+    }
+    EXPECT_EQ(tls_asks_again(bytes(before + hello)), Start::kNo);
+    EXPECT_EQ(tls_asks_again(bytes(before + hello.substr(0, 12))), Start::kNo);
+  }
+  EXPECT_EQ(tls_asks_again(bytes("HTTP/1.1 400")), Start::kNo);
+  EXPECT_EQ(tls_asks_again(bytes("\x17")), Start::kNo);
+  EXPECT_EQ(tls_asks_again(bytes(record("\x01\0\0\x50"s))), Start::kNo);
+  // What no server sends, and what could hide one: a hello cut up, and alerts without end.
+  EXPECT_EQ(tls_asks_again(bytes(records(again.substr(5), 20))), Start::kYes);
+  std::string alerts;
+  while (alerts.size() <= 1'024) alerts += alert;
+  EXPECT_EQ(tls_asks_again(bytes(alerts)), Start::kYes);
+}
+
+TEST(TlsAnswer, WhatStandsBetweenTwoHellos) {
+  const std::string early = "\x17\x03\x03"s + sized(std::string(16'640, 'e'), 2);
+  const auto expect = [](const std::string& text, Progress progress, std::size_t size) {
+    const TlsBetween between = tls_between_hellos(bytes(text));
+    EXPECT_EQ(between.progress, progress);
+    EXPECT_EQ(between.size, size);
+  };
+  expect(kChangeCipher + early + "\x16"s, Progress::kGood, kChangeCipher.size() + early.size());
+  expect(kChangeCipher + early.substr(0, 9'000), Progress::kNeedMore, kChangeCipher.size());
+  for (std::size_t size = 1; size < kChangeCipher.size(); ++size) {
+    expect(kChangeCipher.substr(0, size), Progress::kNeedMore, 0);
+  }
+  expect("", Progress::kGood, 0);
+  expect(record("x") + kChangeCipher, Progress::kGood, 0);
+  expect("\x17\x03\x03"s + number(16'641, 2), Progress::kMalformed, 0);
+}
+
 }  // namespace
 }  // namespace temenos::wire

@@ -115,13 +115,13 @@ def server_names(*names, kind=0):
     return extension(0, struct.pack('>H', len(entries)) + entries)
 
 
-def hello(*extensions, fragment=None, padding=0):
+def hello(*extensions, fragment=None, padding=0, suite=b'\xc0\x2b'):
     """A ClientHello that OpenSSL answers, in records of `fragment` bytes."""
     more = b''.join(extensions)
     more += extension(10, b'\0\2\0\x17') + extension(11, b'\1\0') + extension(13, b'\0\2\4\3')
     if padding:
         more += extension(21, bytes(padding))
-    body = b'\3\3' + bytes(32) + b'\0' + b'\0\2\xc0\x2b' + b'\1\0' + struct.pack('>H', len(more)) + more
+    body = b'\3\3' + bytes(32) + b'\0' + b'\0\2' + suite + b'\1\0' + struct.pack('>H', len(more)) + more
     message = b'\1' + struct.pack('>I', len(body))[1:] + body
     size = fragment or len(message)
     pieces = [message[at:at + size] for at in range(0, len(message), size)]
@@ -129,6 +129,19 @@ def hello(*extensions, fragment=None, padding=0):
 
 
 TLS_ANSWER = b'\x16\x03'
+TLS_INSIDE = b'\x17\x03\x03'
+
+
+def hello13(name, share):
+    """One of TLS 1.3; without a share of a key the server asks for another hello."""
+    shares = b'\0\x17' + struct.pack('>H', len(share)) + share if share else b''
+    return hello(server_names(name), extension(43, b'\2\3\4'),
+                 extension(51, struct.pack('>H', len(shares)) + shares), suite=b'\x13\1')
+
+
+# Any point of the curve will do: its base point.
+SHARE = bytes.fromhex('046b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296'
+                      '4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5')
 
 
 def tls(expected, name, address, port, *steps):
@@ -178,6 +191,15 @@ def verb_tls(allowed, refused):
                   # These are allowed by address, and their hello must not have another's name.
                   ('45.46.7.7', 443))]
     attempts.append(tls('yes', 'an allowed address without a name', '45.46.7.7', 443, hello()))
+    # What the server says inside comes behind the second hello only.
+    for expected, what, steps in (
+            ('yes', 'the same name in a second hello', ('answer', hello13(good, SHARE))),
+            ('no', 'a foreign name in a second hello', ('answer', hello13(bad, SHARE))),
+            ('no', 'a foreign name in a second hello, sent at once', (hello13(bad, SHARE),)),
+            ('no', 'no name in a second hello',
+             ('answer', hello13(good, SHARE).replace(server_names(good), extension(0xfafa, bytes(5 + len(good))))))):
+        attempts.append((expected, f'{allowed} with {what}',
+                         lambda steps=steps: talk(here, 443, (hello13(good, b''), *steps), TLS_INSIDE)))
     run_all(attempts)
 
 
