@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "egress/dial_protocol.h"
+#include "front/login.h"
 #include "front/refusal.h"
 #include "wire/http_body.h"
 #include "wire/http_head.h"
@@ -39,7 +40,8 @@ class Gate {
   static constexpr std::size_t kMaxInput = 66 * 1024;  // a head or hello of 64 KiB, and a little
 
   explicit Gate(const Target& target);  // opened to the address itself
-  Gate();                               // to the explicit proxy
+  // To the explicit proxy. `login`: what its clients have to say first; borrowed.
+  explicit Gate(const Login* login = nullptr);
 
   enum class Do : std::uint8_t {
     kWait,    // for what wait() says
@@ -99,7 +101,8 @@ class Gate {
     kMustConnect,
     kConnecting,    // dialer, for the connection
     kProxy,         // the first bytes to the proxy
-    kSocksRequest,  // behind the greeting
+    kSocksLogin,    // behind the greeting
+    kSocksRequest,  // behind that, or the login
     kTls,
     kHttp,
     kAny,   // connected; the first bytes are judged when they come
@@ -115,6 +118,7 @@ class Gate {
   void connected_now();
   Do read_proxy();
   Do read_socks_greeting();
+  Do read_socks_login();
   Do read_socks_request();
   Do read_tls();
   Do read_http();
@@ -142,6 +146,7 @@ class Gate {
 
   State state_;
   Entry entry_ = Entry::kAddress;
+  const Login* login_ = nullptr;
   egress::Request request_;
   egress::Verdict rule_ = egress::Verdict::kAny;  // what has to be seen
   std::string host_;                              // the destination, as a client may read it
