@@ -365,7 +365,10 @@ egress::Request Gate::report() const {
   return out;
 }
 
-void Gate::go_to(const wire::Host& host, std::uint16_t port) {
+void Gate::go_to(const wire::Host& named, std::uint16_t port) {
+  // On the host's loopback there is no other: who says localhost means what rules call 127.0.0.1.
+  const bool is_loopback = login_ != nullptr && named.text == "localhost";
+  const wire::Host host = is_loopback ? *wire::parse_host("127.0.0.1") : named;
   host_ = host.text;
   request_.port = port;
   if (!host.address) {

@@ -138,7 +138,7 @@ class Gate {
   Do reset();
   Do need_more();
   void take_input(std::size_t count);
-  void go_to(const wire::Host& host, std::uint16_t port);
+  void go_to(const wire::Host& named, std::uint16_t port);
   // As the destination; what differs is kept for the log.
   bool same(const wire::Host& host);
   Refused refused() const;

@@ -549,5 +549,24 @@ TEST(GateLogin, Socks5SaysItByItsOwnMeans) {
   EXPECT_TRUE(wrong.asks.empty() && none.asks.empty() && other.asks.empty());
 }
 
+TEST(GateLogin, LocalhostIsTheOneLoopbackThatThereIs) {
+  GateScript plain{Gate(&kLogin)};
+  plain.client("GET http://LocalHost:8080/ HTTP/1.1\r\nHost: localhost:8080\r\n" + kCredentials +
+               "\r\n");
+  ASSERT_EQ(plain.asks.size(), 1u);
+  EXPECT_EQ(plain.last_ask().family, Family::kV4);
+  EXPECT_EQ(plain.last_ask().address[0], 127);
+  plain.reply(make_reply(Verdict::kAny, "127.0.0.1", Why::kNone, true));
+  EXPECT_EQ(plain.to_server, "GET / HTTP/1.1\r\nHost: localhost:8080\r\nConnection: close\r\n\r\n");
+  GateScript refused{Gate(&kLogin)};
+  refused.client("CONNECT localhost:22 HTTP/1.1\r\nHost: localhost\r\n" + kCredentials + "\r\n");
+  refused.reply(make_reply(Verdict::kRefused, "127.0.0.1", Why::kSpecialAddress, true));
+  EXPECT_THAT(refused.to_client, HasSubstr("--allow-host 127.0.0.1:22\n"));
+  // A box with a router has a loopback of its own.
+  GateScript router{Gate()};
+  router.client("CONNECT localhost:22 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(router.last_ask().family, Family::kName);
+}
+
 }  // namespace
 }  // namespace temenos::front
