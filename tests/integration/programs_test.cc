@@ -142,9 +142,10 @@ TEST_F(ProgramsTest, DoctorSaysHowFarAFilteredNetworkCame) {
   Program text(host_, {prefix + "/bin/temenos", "doctor"}, env);
   EXPECT_THAT(
       text.finish().out,
-      HasSubstr("--   network      a filtered network is cooperative, not a boundary, and only when "
-                "asked for: no TPROXY here: sudo modprobe x; or, without a boundary: --enforcement "
-                "cooperative\n"));
+      HasSubstr(
+          "--   network      a filtered network is cooperative, not a boundary, and only when "
+          "asked for: no TPROXY here: sudo modprobe x; or, without a boundary: --enforcement "
+          "cooperative\n"));
   Program program(host_, {prefix + "/bin/temenos", "doctor", "--json"}, env);
   const auto json = parse_json(program.finish().out, {});
   ASSERT_TRUE(json);
