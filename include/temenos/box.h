@@ -100,6 +100,10 @@ class Box {
   Result<BoxStats> stats();
   // To be shown to the person who started it, a line each.
   const std::vector<std::string>& warnings() const;
+  // Something else than the programs in it holds its network to the policy. Where nothing does
+  // (cooperative enforcement, the host's network), the reason says so; else it is empty.
+  bool network_enforced() const;
+  std::string_view network_enforcement_reason() const;
 
   // ---- commands
   // Returns when the exec is over, even with an open stdin. A stdout or stderr that is closed by
@@ -107,7 +111,9 @@ class Box {
   // is an error. A command that was ended because its box ran out of memory has a result: SIGKILL,
   // `oom`, and what was captured until then.
   Result<ExecResult> exec(const ExecRequest& request, const ExecIo& io = {});
-  // The environment of a command: the box's defaults, then the policy's, then `extra`; "K=V".
+  // The environment of a command: the box's defaults, then the policy's, then `extra`; "K=V". With
+  // cooperative enforcement the proxy's variables are in it once this handle has started the box or
+  // connected, and are others after each start.
   std::vector<std::string> environment(const std::map<std::string, std::string>& extra = {}) const;
   // Where a command starts that names no directory.
   const std::string& default_directory() const;

@@ -53,6 +53,15 @@ Result<int> quarter(int n) {
   return TRY(half(once));
 }
 
+TEST(EqualInConstantTime, IsEquality) {
+  EXPECT_TRUE(equal_in_constant_time("", ""));
+  EXPECT_TRUE(equal_in_constant_time("secret", "secret"));
+  for (const std::string_view other : {"", "secre", "secrets", "tecret", "secreu", "SECRET"}) {
+    EXPECT_FALSE(equal_in_constant_time("secret", other)) << other;
+  }
+  EXPECT_FALSE(equal_in_constant_time({"a\0", 2}, {"a\x80", 2}));
+}
+
 TEST(Try, ReturnsTheValueOrTheError) {
   EXPECT_EQ(*quarter(8), 2);
   auto bad = quarter(6);

@@ -129,6 +129,16 @@ std::vector<std::string> split(std::string_view text, char separator) {
   }
 }
 
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  // Volatile: it must not be found out early that the rest no longer matters.
+  volatile unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference = difference | (static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]));
+  }
+  return difference == 0;
+}
+
 std::string random_hex(std::size_t size) {
   std::string bytes(size, '\0');
   // getrandom(2) never gives less for 256 bytes or fewer once the pool is ready.

@@ -19,6 +19,8 @@ std::string hex_encode(std::string_view bytes);
 std::optional<std::string> hex_decode(std::string_view hex);
 // Splits at every `separator`; "a//b" gives an empty piece.
 std::vector<std::string> split(std::string_view text, char separator);
+// For secrets: takes as long for any two texts of the sizes that it is given.
+bool equal_in_constant_time(std::string_view a, std::string_view b);
 // `size` bytes from the kernel's generator, as lower-case hex.
 std::string random_hex(std::size_t size);
 

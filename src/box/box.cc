@@ -98,6 +98,10 @@ std::string_view Box::end_reason() const {
   const auto reason = impl_->handle.end_reason();
   return reason ? keeper::end_reason_name(*reason) : "";
 }
+bool Box::network_enforced() const { return network_enforcement_reason().empty(); }
+std::string_view Box::network_enforcement_reason() const {
+  return impl_->handle.why_network_is_free();
+}
 const std::vector<std::string>& Box::warnings() const { return impl_->handle.warnings(); }
 
 Result<BoxStats> Box::stats() {

@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "box/limit_plan.h"
 #include "box/limits_probe.h"
+#include "box/proxy_variables.h"
 #include "box/watched_file.h"
 #include "egress/plan.h"
 #include "keeper/keeper.h"
@@ -85,8 +86,6 @@ Result<void> refuse_what_is_not_built(const Policy& policy) {
   } const rows[] = {
       {policy->network == NetworkMode::kNat, "the network mode 'nat' is not built yet",
        "say --no-net for a box without a network"},
-      {policy->enforcement == Enforcement::kCooperative, "cooperative enforcement is not built yet",
-       "leave --enforcement out"},
       {policy->project == ProjectAccess::kReview, "--review is not built yet",
        "use --ephemeral: the project is read-only then"},
       {policy->base != "host", "images are not built yet", "leave --image out"},
@@ -124,17 +123,26 @@ Result<BoxEnd> stop_box(const HostDirs& dirs, store::DataDir& dir,
   return end;
 }
 
+void BoxHandle::take_settings(const Policy& policy) {
+  env_ = policy->env;
+  network_ = policy->network;
+  cooperative_ =
+      network_ == NetworkMode::kFiltered && policy->enforcement == Enforcement::kCooperative;
+}
+
+std::string_view BoxHandle::why_network_is_free() const {
+  if (cooperative_) return kCooperativeBox;
+  return network_ == NetworkMode::kHost ? "the box has the host's network, unfiltered" : "";
+}
+
 Result<void> BoxHandle::prepare(const Policy& policy, const StartOptions& options) {
   mounts_ = TRY(resolve_mounts(policy, options.project_dir, dirs_));
   warnings_ = mounts_.warnings;
-  if (policy->network == NetworkMode::kHost) {
-    warnings_.emplace_back("the box has the host's network, unfiltered");
-  }
+  take_settings(policy);
+  if (network_ == NetworkMode::kHost || cooperative_) warnings_.emplace_back(why_network_is_free());
   if (record_ && policy->scratch != Scratch::kDisk) {
     warnings_.emplace_back("nothing that the box writes outside of its mounts outlives its stop");
   }
-  env_ = policy->env;
-  filtered_ = policy->network == NetworkMode::kFiltered;
   default_directory_ = options.project_dir.empty() ? kBoxHome
                        : options.directory.empty() ? options.project_dir
                                                    : options.directory;
@@ -161,8 +169,7 @@ BoxHandle BoxHandle::of(const HostDirs& dirs, store::DataDir dir, BoxRecord reco
   BoxHandle box;
   box.dirs_ = dirs;
   box.data_ = std::move(dir);
-  box.env_ = record.policy->env;
-  box.filtered_ = record.policy->network == NetworkMode::kFiltered;
+  box.take_settings(record.policy);
   if (!record.project_dir.empty()) box.default_directory_ = record.project_dir;
   box.record_ = std::make_unique<BoxRecord>(std::move(record));
   return box;
@@ -171,6 +178,7 @@ BoxHandle BoxHandle::of(const HostDirs& dirs, store::DataDir dir, BoxRecord reco
 Result<void> BoxHandle::attach() {
   if (session_) return {};
   auto link = std::make_unique<KeeperLink>(TRY(KeeperLink::connect(data_)));
+  if (cooperative_) proxy_ = TRY(link->proxy());
   session_ = std::make_unique<SessionClient>(TRY(connect_through(*link)));
   keeper_ = std::move(link);
   return {};
@@ -237,13 +245,16 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   keeper::LaunchSpec& spec = launch.spec;
   spec.hostname = "temenos";
   spec.platform = options.platform;
-  spec.network = policy->network;
+  spec.network = cooperative_ ? NetworkMode::kHost : network_;
+  spec.proxy = cooperative_;
   spec.runsc = options.runsc;
   spec.init = TRY(program(dirs_, "temenos-init"));
   spec.session = TRY(program(dirs_, "temenos-session"));
   spec.scope = TRY(program(dirs_, "temenos-scope"));
   if (spec.network == NetworkMode::kFiltered) {
     spec.netsetup = TRY(program(dirs_, "temenos-netsetup"));
+  }
+  if (network_ == NetworkMode::kFiltered) {
     spec.dialer = TRY(program(dirs_, "temenos-dialer"));
     spec.front = TRY(program(dirs_, "temenos-front"));
     for (const auto& rule : policy->allow_hosts) spec.allow_hosts.push_back(rule.to_string());
@@ -275,6 +286,7 @@ Result<void> BoxHandle::launch(const Policy& policy, const StartOptions& options
   const bool refused = !link && link.error().code == Code::kUnsupported;
   if ((link || refused) && (promised(options.limits.controls) & ~held) != 0) forget_limits(dirs_);
   keeper_ = std::make_unique<KeeperLink>(TRY(std::move(link)));
+  proxy_ = keeper_->ready().proxy;
   const std::string trouble = keeper::text_of(keeper_->ready());
   if (!trouble.empty()) warnings_.push_back(trouble);
   memory_is_held_ = (keeper_->ready().numbers.held & keeper::Numbers::kHeldMemory) != 0;
@@ -294,7 +306,7 @@ Result<BoxStats> BoxHandle::stats() {
 }
 
 std::optional<RefusalWatch> BoxHandle::watch_refusals() {
-  if (!filtered_ || !keeper_) return std::nullopt;
+  if (network_ != NetworkMode::kFiltered || !keeper_) return std::nullopt;
   return RefusalWatch::begin(*keeper_, data_.directory.get());
 }
 
@@ -341,7 +353,11 @@ std::vector<std::string> BoxHandle::environment(
       {"TMPPREFIX", "/tmp/zsh"},
       {"USER", "root"},
   };
-  if (filtered_) add_proxy(all);
+  if (cooperative_) {
+    if (proxy_.port != 0) all.merge(proxy_variables(proxy_));
+  } else if (network_ == NetworkMode::kFiltered) {
+    add_proxy(all);
+  }
   for (const auto& [name, value] : env_) all[name] = value;
   for (const auto& [name, value] : extra) all[name] = value;
   std::vector<std::string> out;

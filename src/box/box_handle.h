@@ -112,7 +112,10 @@ class BoxHandle {
   // A limit of memory is kept for this box: want of it ends the box by name.
   bool memory_is_held() const { return memory_is_held_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
+  // Why nothing holds its network to the policy; empty where it is held.
+  std::string_view why_network_is_free() const;
   // The environment of a command, as "K=V": the box's defaults, then the policy's, then `extra`.
+  // The proxy of cooperative enforcement is known, and in it, once the box was started or attached.
   std::vector<std::string> environment(const std::map<std::string, std::string>& extra = {}) const;
   // The directory of a command that names none: StartOptions::directory, the project, or, when
   // there is none, the home directory in the box.
@@ -138,6 +141,7 @@ class BoxHandle {
  private:
   BoxHandle() = default;
   Result<void> launch(const Policy& policy, const StartOptions& options, bool durable);
+  void take_settings(const Policy& policy);
   Result<void> prepare(const Policy& policy, const StartOptions& options);
   std::string group_name() const;
   BoxEnd look_again() const;
@@ -149,7 +153,9 @@ class BoxHandle {
   std::vector<std::string> warnings_;
   bool memory_is_held_ = false;
   std::map<std::string, std::string> env_;
-  bool filtered_ = false;
+  NetworkMode network_ = NetworkMode::kNone;
+  bool cooperative_ = false;  // of kFiltered
+  keeper::ProxyAddress proxy_;
   std::string default_directory_ = kBoxHome;
   std::unique_ptr<KeeperLink> keeper_;
   std::unique_ptr<SessionClient> session_;

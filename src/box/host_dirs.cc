@@ -73,6 +73,17 @@ std::vector<std::string> HostDirs::own() const {
   return out;
 }
 
+namespace {
+
+Result<std::string> running_program() {
+  char exe[PATH_MAX];
+  const ssize_t n = readlink("/proc/self/exe", exe, sizeof exe);
+  if (n <= 0) return fail_errno(errno, "cannot find the running program", "mount /proc");
+  return std::string(exe, static_cast<std::size_t>(n));
+}
+
+}  // namespace
+
 Result<HostDirs> host_dirs() {
   const std::string home = home_directory();
   auto base = [&home](const char* name, const char* below_home) {
@@ -109,14 +120,15 @@ Result<HostDirs> host_dirs() {
     // Where this user cannot make it (another user's directory), no box of this user can either.
     dirs.runtime = make_private(runtime + "/temenos").value_or("");
   }
-  char exe[PATH_MAX];
-  const ssize_t n = readlink("/proc/self/exe", exe, sizeof exe);
-  if (n <= 0) return fail_errno(errno, "cannot find the running program", "mount /proc");
-  dirs.program = std::string(exe, static_cast<std::size_t>(n));
-  const std::string bin = dirs.program.substr(0, dirs.program.rfind('/'));
-  const std::string prefix = bin.substr(0, bin.rfind('/'));
-  dirs.libexec = prefix + "/libexec/temenos";
+  dirs.program = TRY(running_program());
+  dirs.libexec = TRY(libexec_beside_program());
   return dirs;
+}
+
+Result<std::string> libexec_beside_program() {
+  const std::string program = TRY(running_program());
+  const std::string bin = program.substr(0, program.rfind('/'));
+  return bin.substr(0, bin.rfind('/')) + "/libexec/temenos";
 }
 
 Result<std::string> program(const HostDirs& dirs, const char* name) {

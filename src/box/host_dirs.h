@@ -26,6 +26,9 @@ struct HostDirs {
 // them.
 Result<HostDirs> host_dirs();
 
+// Where temenos' own programs are: ../libexec/temenos beside the running one.
+Result<std::string> libexec_beside_program();
+
 // The path of one of temenos' own programs in libexec; an error when it is not there or cannot be
 // run.
 Result<std::string> program(const HostDirs& dirs, const char* name);

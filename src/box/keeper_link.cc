@@ -6,13 +6,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <vector>
 
 #include "base/text.h"
 #include "base/try.h"
 #include "keeper/keeper.h"
+#include "keeper/proxy_main.h"
 #include "sys/file_sys.h"
 
 namespace temenos::box {
@@ -24,17 +27,21 @@ using keeper::Message;
 // keeper that hangs.
 constexpr int kKeeperGraceMs = 70'000;
 
-// The keeper gets its control socket as descriptor 3, and nothing else but 0 to 2.
-[[noreturn]] void become_keeper(const std::string& path, int control) {
+// The keeper gets its control socket as descriptor 3, what else is for it from 4 on, and nothing
+// else but 0 to 2. `argv` ends with a null pointer.
+[[noreturn]] void become_keeper(const std::string& path, char* const* argv,
+                                std::span<const int> fds) {
+  constexpr int kFirst = 3;
   setpgid(0, 0);  // a Ctrl-C is for the command in the box, not for the keeper
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  const int copy = fcntl(control, F_DUPFD_CLOEXEC, 10);
-  if (dup2(copy, 3) < 0) _exit(125);
+  std::array<int, keeper::kProxyFds> copies{};
+  for (std::size_t i = 0; i < fds.size(); ++i) copies[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 10);
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    if (dup2(copies[i], kFirst + static_cast<int>(i)) < 0) _exit(125);
+  }
   for (const int fd : {0, 1, 2}) dup2(null, fd);
   (void)!chdir("/");  // it may outlive the directory that it was started in
-  (void)sys::close_on_exec_from(4);
-  char name[] = "temenos-keeper";
-  char* const argv[] = {name, nullptr};
+  (void)sys::close_on_exec_from(kFirst + static_cast<int>(fds.size()));
   char search[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
   char* const environment[] = {search, nullptr};
   execve(path.c_str(), argv, environment);
@@ -42,7 +49,13 @@ constexpr int kKeeperGraceMs = 70'000;
 }
 
 // A durable keeper is a grandchild: its end is nobody's to wait for, and no terminal reaches it.
-Result<sys::Process> spawn_keeper(const std::string& path, int control, bool durable) {
+Result<sys::Process> spawn_keeper(const std::string& path, std::vector<std::string> arguments,
+                                  std::span<const int> fds, bool durable) {
+  // Before the fork: nothing is allocated after it.
+  arguments.insert(arguments.begin(), "temenos-keeper");
+  std::vector<char*> argv;
+  for (auto& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
   UniqueFd pidfd;
   const pid_t pid = TRY(sys::raw_fork(0, &pidfd));
   if (pid == 0) {
@@ -52,7 +65,7 @@ Result<sys::Process> spawn_keeper(const std::string& path, int control, bool dur
       const auto second = sys::raw_fork(0, &second_pidfd);
       if (!second || *second != 0) _exit(second ? 0 : 125);
     }
-    become_keeper(path, control);
+    become_keeper(path, argv.data(), fds);
   }
   sys::Process process(pid, std::move(pidfd));
   if (!durable) return process;
@@ -90,26 +103,46 @@ Result<KeeperLink> KeeperLink::launch(const std::string& program, keeper::Launch
                                       int cancel_fd) {
   KeeperLink link;
   auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
-  link.keeper_ = TRY(spawn_keeper(program, there.get(), launch.spec.durable));
+  const int control = there.get();
+  link.keeper_ = TRY(spawn_keeper(program, {}, {&control, 1}, launch.spec.durable));
   there.reset();
   link.socket_ = std::move(here);
   TRY(keeper::send_launch(link.socket_.get(), launch));
   launch = {};
-  pollfd fds[] = {{link.socket_.get(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
+  TRY(link.wait_until_ready(cancel_fd));
+  return link;
+}
+
+Result<KeeperLink> KeeperLink::launch_proxy(const std::string& program, const ProxyStart& start) {
+  KeeperLink link;
+  auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
+  const int fds[keeper::kProxyFds] = {there.get(), start.log[0].get(), start.log[1].get(),
+                                      start.rules.get()};
+  link.keeper_ =
+      TRY(spawn_keeper(program, {keeper::kBeProxy, start.dialer, start.front}, fds, false));
+  there.reset();
+  link.socket_ = std::move(here);
+  TRY(link.wait_until_ready(-1));
+  return link;
+}
+
+// Else it is ended.
+Result<void> KeeperLink::wait_until_ready(int cancel_fd) {
+  pollfd fds[] = {{socket_.get(), POLLIN, 0}, {cancel_fd, POLLIN, 0}};
   while (poll(fds, 2, -1) < 0 && errno == EINTR) {
   }
-  auto failed = [&link](Error error) {
-    (void)link.stop();
+  auto failed = [this](Error error) {
+    (void)stop();
     return tl::make_unexpected(std::move(error));
   };
   if (fds[0].revents == 0) {
     return failed(fail(Code::kBoxDied, "the start was given up", "start it again").value());
   }
-  const auto message = keeper::receive_message(link.socket_.get());
+  const auto message = keeper::receive_message(socket_.get());
   if (!message) return failed(killed().with_hint("try again"));
   if (message->kind != Message::kReady) return failed(keeper::to_error(*message));
-  link.ready_ = *message;
-  return link;
+  ready_ = *message;
+  return {};
 }
 
 Result<UniqueFd> KeeperLink::listen(const store::DataDir& dir) {
@@ -201,6 +234,12 @@ Result<std::uint32_t> KeeperLink::flush_network_log() {
   const auto reply = TRY(request(message, {}));
   if (reply.code != 0) return tl::make_unexpected(keeper::to_error(reply));
   return reply.value;
+}
+
+Result<keeper::ProxyAddress> KeeperLink::proxy() {
+  Message message;
+  message.kind = Message::kProxy;
+  return TRY(request(message, {})).proxy;
 }
 
 Result<Message> KeeperLink::stats() {

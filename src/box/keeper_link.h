@@ -24,6 +24,14 @@ class KeeperLink {
   // one is nobody's child afterwards. `cancel_fd`: once readable, the start is given up.
   static Result<KeeperLink> launch(const std::string& program, keeper::Launch launch,
                                    int cancel_fd);
+  // Starts a keeper without a box: a proxy alone (keeper/proxy_main.h).
+  struct ProxyStart {
+    std::string dialer;  // paths of the programs
+    std::string front;
+    UniqueFd rules;               // a sealed file with one a line
+    std::array<UniqueFd, 2> log;  // open for appending
+  };
+  static Result<KeeperLink> launch_proxy(const std::string& program, const ProxyStart& start);
   // To a keeper that listens in the data dir; kNotFound when none does.
   static Result<KeeperLink> connect(const store::DataDir& dir);
   // A socket for launch.listener, bound in the data dir.
@@ -43,6 +51,8 @@ class KeeperLink {
   // What the box has asked its network for by now is in the log; a number that grows with each
   // connection that is refused.
   Result<std::uint32_t> flush_network_log();
+  // Where its proxy is; port 0 when it is none.
+  Result<keeper::ProxyAddress> proxy();
   // The keeper answers, so the box lives. While it ends the box, this waits for its last word.
   bool alive();
   // Ends the box and waits until nothing of it runs any more.
@@ -56,6 +66,7 @@ class KeeperLink {
 
  private:
   Result<keeper::Message> request(const keeper::Message& message, std::span<const int> fds);
+  Result<void> wait_until_ready(int cancel_fd);
 
   UniqueFd socket_;
   sys::Process keeper_;  // of a box that ends with us

@@ -7,6 +7,7 @@
 #include "base/time.h"
 #include "egress/log.h"
 #include "egress/log_files.h"
+#include "egress/plan.h"
 #include "sys/file_sys.h"
 
 namespace temenos::box {
@@ -18,6 +19,10 @@ std::string rule_for(const egress::LogRecord& record) {
   const std::string host = six ? "[" + record.host + "]" : record.host;
   const std::string whole = host + ":" + std::to_string(record.port);
   const bool web = record.port == 443 || record.port == 80;
+  // The host's loopback, by its address or by its name in a box (egress/plan.h).
+  if (record.host == "127.0.0.1" || record.host == egress::kHostName) {
+    return "127.0.0.1:" + std::to_string(record.port);
+  }
   if (record.why == "not_allowed" || record.why == "port") return web ? host : whole;
   if (record.why == "not_tls" || record.why == "not_http") return whole;
   if (record.why == "private_address") return "private:" + whole;

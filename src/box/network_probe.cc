@@ -13,6 +13,7 @@
 #include "keeper/network_start.h"
 #include "sys/file_sys.h"
 #include "sys/process_sys.h"
+#include "temenos/egress_proxy.h"
 
 namespace temenos::box {
 namespace {
@@ -69,6 +70,8 @@ NetworkTrial try_network(const HostDirs& dirs) {
   out.tproxy = step > Step::kTproxy;
   if (out.enforced) return out;
   Error error = answer ? egress::to_error(*answer) : answer.error();
+  out.cooperative = EgressProxy::start({}, {.libexec = dirs.libexec}).has_value();
+  if (out.cooperative) error = keeper::no_enforcement(std::move(error));
   out.fix = std::exchange(error.hint, "");
   out.why = error.to_string();
   return out;

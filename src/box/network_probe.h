@@ -15,6 +15,8 @@ struct NetworkTrial {
   bool netns = false;
   bool nft = false;
   bool tproxy = false;
+  // Where it is not: the proxy of cooperative enforcement starts. It is not a boundary.
+  bool cooperative = false;
   std::string why;  // not enforced, and what would help
   std::string fix;
 };

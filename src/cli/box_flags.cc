@@ -153,6 +153,9 @@ Result<void> add_modes(const BoxFlags& flags, Policy::Builder& builder) {
   }
   if (!flags.enforcement.empty() && TRY(word<bool>("--enforcement", flags.enforcement,
                                                    {{"required", false}, {"cooperative", true}}))) {
+    if (flags.no_net || (!flags.net.empty() && flags.net != "filtered")) {
+      return usage("--enforcement cooperative goes with --net filtered only", "keep one");
+    }
     builder.enforcement_cooperative(allow::CooperativeEnforcement{});
   }
   if (!flags.scratch.empty()) {
@@ -283,7 +286,9 @@ void add_box_flags(CLI::App& command, BoxFlags& flags) {
       "WHERE");
   option("--limits", flags.limits,
          "best-effort (default: warn where this host keeps less), or required", "MODE");
-  option("--enforcement", flags.enforcement, "required (default), or cooperative (not built yet)",
+  option("--enforcement", flags.enforcement,
+         "Of a filtered network: required (default), or cooperative (not a boundary: a proxy that "
+         "programs are asked to use)",
          "MODE");
   option("--platform", flags.platform, "gVisor's platform: auto (default), systrap, ptrace, kvm",
          "NAME");

@@ -127,9 +127,14 @@ Result<Diagnosis> diagnose() {
 }
 
 json::object network_to_json(const box::NetworkTrial& trial) {
-  return {{"netns", trial.netns},   {"nft", trial.nft},
-          {"tproxy", trial.tproxy}, {"mode", trial.enforced ? "enforced" : "none"},
-          {"why", trial.why},       {"fix", trial.fix}};
+  return {{"netns", trial.netns},
+          {"nft", trial.nft},
+          {"tproxy", trial.tproxy},
+          {"mode", trial.enforced      ? "enforced"
+                   : trial.cooperative ? "cooperative"
+                                       : "none"},
+          {"why", (trial.cooperative ? "cooperative, not a boundary: " : "") + trial.why},
+          {"fix", trial.fix}};
 }
 
 json::object limits_to_json(const box::LimitTrials& trials, const std::string& why_watched) {
@@ -231,7 +236,11 @@ void print(const Diagnosis& d) {
   }
   row(d.network.enforced, "network",
       d.network.enforced ? "a filtered network is enforced: namespaces, nft, TPROXY"
-                         : "no filtered network: " + d.network.why + ": " + d.network.fix);
+                         : std::string(d.network.cooperative
+                                           ? "a filtered network is cooperative, not a boundary, "
+                                             "and only when asked for: "
+                                           : "no filtered network: ") +
+                               d.network.why + ": " + d.network.fix);
   print_limits(d.limits);
   row(true, "disk",
       d.why_watched.empty() ? "--disk is a project quota: the kernel keeps it"

@@ -18,6 +18,9 @@ enum class ControlType : std::uint32_t {
   // keeper to front
   kListeners = 1,  // carries kListenerCount sockets of the router, in the order of Listener
   kDialer = 2,     // carries the socket to dialer; the old one, with all that waits for it, is over
+  // Carries a listener on the host's loopback and a sealed file with the password: all that comes
+  // there is for the explicit proxy. `value` is 1 for the proxy of a box.
+  kProxy = 7,
   // keeper to dialer
   kFront = 3,     // carries the socket to front; the old one is over
   kRules = 4,     // carries a sealed file with one rule in canonical form a line; replaces the list
@@ -33,8 +36,16 @@ enum class ControlType : std::uint32_t {
   kWantsResolver = 20,  // before a look-up, when the last answer is some seconds old
 };
 
-enum class Listener : std::uint32_t { kTcp4, kTcp6, kDnsUdp4, kDnsUdp6, kDnsTcp4, kDnsTcp6 };
-inline constexpr std::uint32_t kListenerCount = 6;
+enum class Listener : std::uint32_t {
+  kTcp4,
+  kTcp6,
+  kDnsUdp4,
+  kDnsUdp6,
+  kDnsTcp4,
+  kDnsTcp6,
+  kProxy,  // none of the router's
+};
+inline constexpr std::uint32_t kListenerCount = 6;  // of the router
 
 struct Control {
   ControlType type = ControlType::kJailed;

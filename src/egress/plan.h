@@ -7,6 +7,7 @@
 // Thread-safety: pure values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -20,6 +21,9 @@ inline constexpr int kBoxRange6 = 64;    // all addresses of a box, those of its
 inline constexpr std::string_view kRouter6 = "fd74:656d:656e:6f73::1";
 inline constexpr std::string_view kBox6 = "fd74:656d:656e:6f73::2";
 inline constexpr std::uint16_t kProxyPort = 3128;
+// Beside a password of its own, where the proxy is on the host's loopback.
+inline constexpr std::string_view kProxyUser = "temenos";
+inline constexpr std::size_t kMaxProxyPassword = 64;
 
 // No name's: asked for once at the start, to see that a refusal arrives.
 inline constexpr std::string_view kSelfTest4 = "198.18.0.5";

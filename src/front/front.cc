@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,7 @@
 #include "egress/control.h"
 #include "egress/plan.h"
 #include "front/dns_service.h"
+#include "front/login.h"
 
 namespace temenos::front {
 namespace {
@@ -252,7 +254,7 @@ class Loop {
   // ---- listeners
 
   static bool is_tcp(Listener which) {
-    return which == Listener::kTcp4 || which == Listener::kTcp6;
+    return which == Listener::kTcp4 || which == Listener::kTcp6 || which == Listener::kProxy;
   }
 
   void on_listener(Listener which) {
@@ -279,7 +281,7 @@ class Loop {
       }
       send_at_once(accepted.get());
       if (is_tcp(which)) {
-        begin(std::move(accepted));
+        begin(std::move(accepted), which);
       } else {
         dns_.on_accepted(std::move(accepted), now_);
       }
@@ -288,7 +290,7 @@ class Loop {
 
   // Those that cannot be served wait in the kernel's queue, which is bounded as well.
   void set_accepting() {
-    for (std::uint32_t i = 0; i < kListenerCount; ++i) {
+    for (std::uint32_t i = 0; i < listeners_.size(); ++i) {
       if (!listeners_[i]) continue;
       const bool pause = out_of_fds_ || (is_full_ && is_tcp(static_cast<Listener>(i)));
       epoll_event event{.events = pause ? 0u : static_cast<std::uint32_t>(EPOLLIN),
@@ -297,20 +299,27 @@ class Loop {
     }
   }
 
-  void begin(UniqueFd client) {
-    const auto target = target_of(client.get());
-    if (!target) return;
+  // Nothing where it cannot be told where the client wanted to go.
+  std::optional<Gate> gate_for(int client, Listener which) const {
+    if (which == Listener::kProxy) return Gate(&*login_);
+    const auto target = target_of(client);
+    if (!target) return std::nullopt;
     const bool is_proxy =
         std::any_of(config_.proxies.begin(), config_.proxies.end(),
                     [&](const Target& proxy) { return same_target(proxy, *target); });
+    return is_proxy ? Gate() : Gate(*target);
+  }
+
+  void begin(UniqueFd client, Listener which) {
+    auto gate = gate_for(client.get(), which);
+    if (!gate) return;
     const std::uint32_t index = free_.back();
     Slot& slot = slots_[index];
     const int fd = client.get();
     if (!watch(fd, {Kind::kClient, index, slot.generation}, kEdges)) return;
     free_.pop_back();
-    slot.connection =
-        std::make_unique<Connection>(shared_, ++serial_ << 16 | index, std::move(client),
-                                     is_proxy ? Gate() : Gate(*target), now_);
+    slot.connection = std::make_unique<Connection>(shared_, ++serial_ << 16 | index,
+                                                   std::move(client), std::move(*gate), now_);
     make_ready(index);
   }
 
@@ -372,6 +381,9 @@ class Loop {
     if (count != sizeof order) return fail(Code::kProtocol, "a message of keeper that is none");
     if (order.type == ControlType::kListeners && fds == kListenerCount) return listen_on(passed);
     if (order.type == ControlType::kDialer && fds == 1) return use_dialer(std::move(passed[0]));
+    if (order.type == ControlType::kProxy && fds == 2 && !login_) {
+      return be_proxy(std::move(passed[0]), passed[1].get(), order.value == 1);
+    }
     return fail(Code::kProtocol, "a message of keeper that is not for front");
   }
 
@@ -391,6 +403,20 @@ class Loop {
     return {};
   }
 
+  Result<void> be_proxy(UniqueFd listener, int password_file, bool of_box) {
+    std::array<char, egress::kMaxProxyPassword> password;
+    const ssize_t size = read(password_file, password.data(), password.size());
+    if (size <= 0) return fail(Code::kProtocol, "no password of the proxy");
+    login_.emplace(std::string_view(password.data(), static_cast<std::size_t>(size)), of_box);
+    const auto index = static_cast<std::uint32_t>(Listener::kProxy);
+    if (!make_non_blocking(listener.get()) ||
+        !watch(listener.get(), {Kind::kListener, index, 0}, EPOLLIN)) {
+      return fail_errno(errno, "watching the proxy's listener");
+    }
+    listeners_[index] = std::move(listener);
+    return {};
+  }
+
   Result<void> use_dialer(UniqueFd socket) {
     lose_dialer();
     if (!watch(socket.get(), {Kind::kDialer, 0, ++dialer_generation_}, kEdges)) {
@@ -406,7 +432,8 @@ class Loop {
   std::vector<char> room_;
   Shared shared_;
   DnsService dns_;
-  std::array<UniqueFd, kListenerCount> listeners_;
+  std::array<UniqueFd, kListenerCount + 1> listeners_;  // the last one is the proxy's
+  std::optional<Login> login_;                          // of that
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> ready_;

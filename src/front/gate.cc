@@ -39,7 +39,7 @@ Gate::Gate(const Target& target) : state_(State::kStart) {
   host_ = address_text(target.family, target.address.data());
 }
 
-Gate::Gate() : state_(State::kProxy), entry_(Entry::kConnect) {}
+Gate::Gate(const Login* login) : state_(State::kProxy), entry_(Entry::kConnect), login_(login) {}
 
 wire::Bytes Gate::input() const {
   return {reinterpret_cast<const std::uint8_t*>(input_.data()), input_.size()};
@@ -70,6 +70,7 @@ Gate::Wait Gate::wait() const {
     case State::kConnecting:
       return Wait::kDialer;
     case State::kProxy:
+    case State::kSocksLogin:
     case State::kSocksRequest:
     case State::kTls:
       return Wait::kHead;
@@ -98,6 +99,7 @@ std::size_t Gate::client_room() const {
   if (ended_) return 0;
   switch (state_) {
     case State::kProxy:
+    case State::kSocksLogin:
     case State::kSocksRequest:
     case State::kTls:
     case State::kHttp:
@@ -142,6 +144,8 @@ Gate::Do Gate::next() {
       return ask(Ask::kConnect);
     case State::kProxy:
       return read_proxy();
+    case State::kSocksLogin:
+      return read_socks_login();
     case State::kSocksRequest:
       return read_socks_request();
     case State::kTls:
@@ -395,6 +399,7 @@ Gate::Do Gate::reset() {
 Refused Gate::refused() const {
   return {.why = why_,
           .failed = failed_,
+          .of_box = login_ == nullptr || login_->of_box(),
           .host = host_,
           .port = request_.port,
           .seen = seen_.empty() ? std::string_view("nothing") : seen_};
@@ -415,7 +420,10 @@ egress::Request Gate::report() const {
   return out;
 }
 
-void Gate::go_to(const wire::Host& host, std::uint16_t port) {
+void Gate::go_to(const wire::Host& named, std::uint16_t port) {
+  // On the host's loopback there is no other: who says localhost means what rules call 127.0.0.1.
+  const bool is_loopback = login_ != nullptr && named.text == "localhost";
+  const wire::Host host = is_loopback ? *wire::parse_host("127.0.0.1") : named;
   host_ = host.text;
   request_.port = port;
   if (!host.address) {

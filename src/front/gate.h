@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "egress/dial_protocol.h"
+#include "front/login.h"
 #include "front/refusal.h"
 #include "wire/http_body.h"
 #include "wire/http_head.h"
@@ -39,7 +40,8 @@ class Gate {
   static constexpr std::size_t kMaxInput = 66 * 1024;  // a head or hello of 64 KiB, and a little
 
   explicit Gate(const Target& target);  // opened to the address itself
-  Gate();                               // to the explicit proxy
+  // To the explicit proxy. `login`: what its clients have to say first; borrowed.
+  explicit Gate(const Login* login = nullptr);
 
   enum class Do : std::uint8_t {
     kWait,    // for what wait() says
@@ -103,7 +105,8 @@ class Gate {
     kMustConnect,
     kConnecting,    // dialer, for the connection
     kProxy,         // the first bytes to the proxy
-    kSocksRequest,  // behind the greeting
+    kSocksLogin,    // behind the greeting
+    kSocksRequest,  // behind that, or the login
     kTls,
     kTlsAnswer,  // behind the hello: the server may ask for another
     kHttp,
@@ -120,6 +123,7 @@ class Gate {
   void connected_now();
   Do read_proxy();
   Do read_socks_greeting();
+  Do read_socks_login();
   Do read_socks_request();
   Do read_tls();
   Do pass_hello();
@@ -143,7 +147,7 @@ class Gate {
   Do need_more();
   wire::Start looks_like_http();
   void take_input(std::size_t count);
-  void go_to(const wire::Host& host, std::uint16_t port);
+  void go_to(const wire::Host& named, std::uint16_t port);
   // As the destination; what differs is kept for the log.
   bool same(const wire::Host& host);
   Refused refused() const;
@@ -151,6 +155,7 @@ class Gate {
 
   State state_;
   Entry entry_ = Entry::kAddress;
+  const Login* login_ = nullptr;
   egress::Request request_;
   egress::Verdict rule_ = egress::Verdict::kAny;  // what has to be seen
   std::string host_;                              // the destination, as a client may read it

@@ -1,8 +1,8 @@
 // A box's bytes against the gate, in pieces of any size, with dialer's answers and the server's
 // bytes in between. Whatever comes: nothing goes to a server before dialer has connected and what
 // had to be seen was seen; what goes there is what the client sent, but for rewritten heads; each
-// HTTP/1 request that goes to a rule without a port names its host; and how the bytes were cut does
-// not change what goes on.
+// HTTP/1 request that goes to a rule without a port names its host; a proxy with a password asks
+// for nothing without it; and how the bytes were cut does not change what goes on.
 //
 // Input: a byte that chooses the entry and the rule, a byte of how to cut, then the client's bytes.
 #include <cstdlib>
@@ -29,7 +29,9 @@ struct Plan {
   Verdict rule;
   bool refuses;
   bool upgrades;
+  bool login;  // of a proxy on loopback
 };
+const Login kLogin("x", true);
 
 Reply first_reply(const Plan& plan) {
   return make_reply(plan.refuses ? Verdict::kRefused : plan.rule, "a.test", Why::kNotAllowed);
@@ -44,11 +46,17 @@ struct Outcome {
 
 Outcome play(const Plan& plan, std::string_view client, std::size_t piece) {
   const std::uint16_t port = plan.rule == Verdict::kNeedsTls ? 443 : 80;
-  GateScript script{plan.proxy ? Gate() : Gate(target_v4({198, 18, 1, 7}, port))};
+  GateScript script{plan.proxy ? Gate(plan.login ? &kLogin : nullptr)
+                               : Gate(target_v4({198, 18, 1, 7}, port))};
+  // Who has not said the password asks for nothing.
+  const bool may_ask = !plan.proxy || !plan.login ||
+                       client.find("dGVtZW5vczp4") != client.npos ||  // temenos:x
+                       client.find("temenos\1x") != client.npos;
   std::size_t answered = 0;
   bool server_spoke = false;
   auto answer = [&] {
     while (answered < script.asks.size()) {
+      require(may_ask);
       // One question for the destination, then at most one for the connection.
       require(answered < 2);
       const bool first = script.asks[answered].ask == Ask::kDestination;
@@ -124,7 +132,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Plan plan{.proxy = (data[0] & 4) != 0,
                   .rule = kRules[data[0] & 3],
                   .refuses = (data[0] & 0x18) == 0x18,
-                  .upgrades = (data[0] & 0x20) != 0};
+                  .upgrades = (data[0] & 0x20) != 0,
+                  .login = (data[0] & 0x80) != 0};
   const std::size_t piece = data[1] % 64 + 1;
   std::string client(reinterpret_cast<const char*>(data + 2), size - 2);
   if ((data[0] & 0x40) != 0) client = temenos::testing::tls_hello("a.test") + client;

@@ -17,6 +17,7 @@ Gate::Do Gate::read_proxy() {
   if (progress == Progress::kNeedMore) return need_more();
   if (progress == Progress::kMalformed) return refuse(Why::kMalformed);
   const wire::HttpHead& head = http_.head();
+  if (login_ != nullptr && !login_->knows(head.credentials)) return drop(login_refusal());
   app_ = egress::App::kHttp;
   if (head.form == wire::HttpForm::kAuthority) {
     if (head.body != wire::HttpBody::kNone || !head.port) return refuse(Why::kMalformed);
@@ -45,16 +46,34 @@ Gate::Do Gate::read_socks_greeting() {
     why_ = Why::kMalformed;
     return reset();
   }
-  const auto method = wire::socks_method(greeting.can_do_without);
-  if (!greeting.can_do_without) {
+  const bool can_go_on = login_ != nullptr ? greeting.has_password : greeting.can_do_without;
+  const auto method = wire::socks_method(!can_go_on          ? wire::SocksMethod::kNothingWillDo
+                                         : login_ != nullptr ? wire::SocksMethod::kPassword
+                                                             : wire::SocksMethod::kNone);
+  if (!can_go_on) {
     why_ = Why::kMalformed;
     return drop({method.begin(), method.end()});
   }
   entry_ = Entry::kSocks;
   request_.via = Via::kSocks;
   take_input(greeting.size);
-  state_ = State::kSocksRequest;
+  state_ = login_ != nullptr ? State::kSocksLogin : State::kSocksRequest;
   text_.assign(method.begin(), method.end());
+  return Do::kSay;
+}
+
+Gate::Do Gate::read_socks_login() {
+  const wire::SocksLogin login = wire::read_socks_login(input());
+  if (login.progress == Progress::kNeedMore) return need_more();
+  const bool good = login.progress == Progress::kGood && login_->knows(login.user, login.password);
+  const auto reply = wire::socks_login_reply(good);
+  if (!good) {
+    why_ = Why::kMalformed;
+    return drop({reply.begin(), reply.end()});
+  }
+  take_input(login.size);
+  state_ = State::kSocksRequest;
+  text_.assign(reply.begin(), reply.end());
   return Do::kSay;
 }
 

@@ -48,7 +48,8 @@ std::string reason(const Refused& refused) {
     case Why::kNested:
       return "is no proxy: CONNECT inside of a connection goes nowhere";
     case Why::kTooMany:
-      return "would be one connection or name too many for this box";
+      return refused.of_box ? "would be one connection or name too many for this box"
+                            : "would be one connection or name too many for this proxy";
     case Why::kNoSuchName:
       return "has no address: the host's resolver knows no such name";
     case Why::kResolver:
@@ -91,7 +92,16 @@ std::string remedy(const Refused& refused) {
     default:
       return {};
   }
-  return "To allow it, start the box with --allow-host " + rule + "\n";
+  return (refused.of_box ? "To allow it, start the box with --allow-host "
+                         : "To allow it, give this proxy the rule ") +
+         rule + "\n";
+}
+
+std::string response(std::string_view status, std::string_view field, const std::string& text) {
+  return "HTTP/1.1 " + std::string(status) + "\r\n" + std::string(field) +
+         "Content-Type: text/plain; charset=utf-8\r\nContent-Length: " +
+         std::to_string(text.size()) + "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" +
+         text;
 }
 
 }  // namespace
@@ -99,7 +109,8 @@ std::string remedy(const Refused& refused) {
 std::string refusal_text(const Refused& refused) {
   std::string out = refused.failed ? "egress failed: " : "egress refused: ";
   if (refused.failed && refused.why == Why::kNone) {
-    out += "the network of this box is being started again\n";
+    out += refused.of_box ? "the network of this box is being started again\n"
+                          : "this proxy is being started again\n";
     return out;
   }
   if (!refused.host.empty()) out += at(refused.host, refused.port) + " ";
@@ -111,11 +122,14 @@ std::string refusal_text(const Refused& refused) {
 }
 
 std::string http_refusal(const Refused& refused) {
-  const std::string text = refusal_text(refused);
-  return std::string("HTTP/1.1 ") + (refused.failed ? "502 Bad Gateway" : "403 Forbidden") +
-         "\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: " +
-         std::to_string(text.size()) + "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" +
-         text;
+  return response(refused.failed ? "502 Bad Gateway" : "403 Forbidden", "", refusal_text(refused));
+}
+
+std::string login_refusal() {
+  return response("407 Proxy Authentication Required",
+                  "Proxy-Authenticate: Basic realm=\"temenos\"\r\n",
+                  "egress refused: this proxy serves those that know its password\n"
+                  "It is in HTTP_PROXY and HTTPS_PROXY of the programs that it is for.\n");
 }
 
 std::string tls_refusal() {

@@ -15,6 +15,7 @@ namespace temenos::front {
 struct Refused {
   egress::Why why = egress::Why::kNotAllowed;
   bool failed = false;    // allowed, and there is no connection
+  bool of_box = true;     // else of a proxy that belongs to none
   std::string_view host;  // canonical: names and addresses only, so it can be printed
   std::uint16_t port = 0;
   std::string_view seen;  // kForeignName: what the client's own bytes named; canonical
@@ -24,6 +25,8 @@ struct Refused {
 std::string refusal_text(const Refused& refused);
 // A whole HTTP/1.1 response, 403 or, for a failure, 502; the connection ends after it.
 std::string http_refusal(const Refused& refused);
+// The same for a client that has not said the proxy's password: 407.
+std::string login_refusal();
 // A fatal alert access_denied in a record of its own.
 std::string tls_refusal();
 // The code that comes closest, and the reply with it.

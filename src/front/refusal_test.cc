@@ -40,6 +40,28 @@ TEST(Refusal, SaysWhatWouldAllowIt) {
   }
 }
 
+// Who uses a proxy without a box has no flags.
+TEST(Refusal, OfAProxyAloneSpeaksOfRules) {
+  EXPECT_EQ(refusal_text({.why = Why::kNotAllowed, .of_box = false, .host = "a.test", .port = 22}),
+            "egress refused: a.test:22 is not in the allowlist\n"
+            "To allow it, give this proxy the rule a.test:22\n");
+  for (const Why why : {Why::kTooMany, Why::kNone}) {
+    const std::string text = refusal_text(
+        {.why = why, .failed = why == Why::kNone, .of_box = false, .host = "a.test", .port = 22});
+    EXPECT_NE(text.find("this proxy"), text.npos) << text;
+    EXPECT_EQ(text.find("box"), text.npos) << text;
+  }
+}
+
+TEST(Refusal, OfWhoHasNoPassword) {
+  const std::string text = login_refusal();
+  EXPECT_TRUE(
+      text.starts_with("HTTP/1.1 407 Proxy Authentication Required\r\n"
+                       "Proxy-Authenticate: Basic realm=\"temenos\"\r\n"))
+      << text;
+  EXPECT_NE(text.find("\r\n\r\negress refused: "), text.npos) << text;
+}
+
 TEST(Refusal, AFailureIsNoRefusal) {
   const Refused failed{.why = Why::kUnreachable, .failed = true, .host = "a.test", .port = 80};
   EXPECT_EQ(refusal_text(failed), "egress failed: a.test:80 cannot be reached from the host\n");

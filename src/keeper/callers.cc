@@ -10,6 +10,7 @@
 
 #include "keeper/box_limits.h"
 #include "keeper/egress_watch.h"
+#include "keeper/network_requests.h"
 #include "session/control.h"
 #include "sys/process_sys.h"
 
@@ -126,24 +127,10 @@ Callers::Answer Callers::answer(int socket, int session, const BoxLimits& limits
       reply.numbers = limits.numbers();
       put_text(reply, limits.notes());
       break;
-    case Message::kRules: {
-      const auto replaced = egress.replace_rules(std::move(fds[0]));
-      // Not a failure of the box, whose last word that would be.
-      if (!replaced) {
-        reply = failure(replaced.error());
-        reply.kind = Message::kOk;
-        reply.value = 1;
-      }
-      break;
-    }
+    case Message::kRules:
     case Message::kFlushNetworkLog:
-      // Nor is this: who wants to know whether anything was refused looks for himself.
-      if (const auto refused = egress.flush_log()) {
-        reply.value = *refused;
-      } else {
-        reply = failure(refused.error());
-        reply.kind = Message::kOk;
-      }
+    case Message::kProxy:
+      reply = *answer_for_network(egress, request, fds);
       break;
     case Message::kAttach:
       if (too_many()) {

@@ -1,6 +1,7 @@
 #include "keeper/egress_watch.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -30,6 +31,8 @@ constexpr auto kAnswerTime = 2s;
 constexpr auto kLongestPause = 5s;
 // Deaths in a row; what follows is more of the same, and would push all else out of the log.
 constexpr int kToldDeaths = 8;
+constexpr int kProxyQueue = 256;  // of connections that front has not accepted yet
+constexpr std::size_t kPasswordBytes = 16;
 
 // Of the host, and trusted; but a pipe there must not hold up a keeper. Whole lines of it: dialer
 // takes no more than `limit`.
@@ -57,8 +60,9 @@ Result<UniqueFd> shared_memory(const char* name, std::size_t size) {
   return fd;
 }
 
-Result<void> tell(int control, ControlType type, std::span<const int> fds = {}) {
-  const Control message{type, 0};
+Result<void> tell(int control, ControlType type, std::span<const int> fds = {},
+                  std::uint32_t value = 0) {
+  const Control message{type, value};
   // Who does not read is about to be found dead; keeper waits for nobody.
   return sys::send_with_fds(control, {reinterpret_cast<const char*>(&message), sizeof message}, fds,
                             MSG_DONTWAIT);
@@ -87,21 +91,50 @@ Result<void> tell(int control, ControlType type, std::span<const int> fds = {}) 
 
 }  // namespace
 
-Result<void> EgressWatch::begin(const LaunchSpec& spec, int data_dir) {
-  if (spec.network != NetworkMode::kFiltered) return {};
+Result<void> EgressWatch::begin(Parts parts) {
   is_on_ = true;
-  dialer_program_ = spec.dialer;
-  front_program_ = spec.front;
-  for (std::size_t i = 0; i < log_.size(); ++i) {
+  parts_ = std::move(parts);
+  names_ = TRY(shared_memory("temenos-names", egress::NameTable::kBytes));
+  return start_dialer();
+}
+
+Result<void> EgressWatch::begin(const LaunchSpec& spec, int data_dir) {
+  if (spec.network != NetworkMode::kFiltered && !spec.proxy) return {};
+  Parts parts{.dialer = spec.dialer, .front = spec.front};
+  for (std::size_t i = 0; i < parts.log.size(); ++i) {
     // RDWR: who writes it also looks how much is in it.
-    log_[i] =
+    parts.log[i] =
         TRY(sys::open_beneath(data_dir, egress::kLogFiles[i], O_RDWR | O_APPEND | O_CREAT, 0600));
   }
-  names_ = TRY(shared_memory("temenos-names", egress::NameTable::kBytes));
   std::string rules;
   for (const auto& rule : spec.allow_hosts) rules += rule + "\n";
-  rules_ = TRY(sys::sealed_memory("temenos-rules", rules));
-  return start_dialer();
+  parts.rules = TRY(sys::sealed_memory("temenos-rules", rules));
+  TRY(begin(std::move(parts)));
+  return spec.proxy ? be_proxy(true) : Result<void>();
+}
+
+Result<void> EgressWatch::be_proxy(bool of_box) {
+  UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof own;
+  const auto address = reinterpret_cast<sockaddr*>(&own);
+  if (!listener || bind(listener.get(), address, size) != 0 ||
+      listen(listener.get(), kProxyQueue) != 0 ||
+      getsockname(listener.get(), address, &size) != 0) {
+    return fail_errno(errno, "the proxy cannot listen on 127.0.0.1", "is loopback up? (ip link)");
+  }
+  proxy_listener_ = std::move(listener);
+  proxy_.port = ntohs(own.sin_port);
+  put_password(proxy_, random_hex(kPasswordBytes));
+  of_box_ = of_box;
+  TRY(start_front());
+  return join_them();
+}
+
+bool EgressWatch::is_proven() const {
+  if (!is_on_) return true;
+  const bool works = proxy_listener_ ? dialer_.jailed && front_.jailed : proven_;
+  return works && has_rules_;
 }
 
 Result<void> EgressWatch::take_listeners(netns::Listeners listeners) {
@@ -128,17 +161,23 @@ Result<void> EgressWatch::start(Child& child, const std::string& program,
 }
 
 Result<void> EgressWatch::start_dialer() {
-  const int fds[] = {log_[0].get(), log_[1].get(), names_.get()};
-  TRY(start(dialer_, dialer_program_, fds));
+  const int fds[] = {parts_.log[0].get(), parts_.log[1].get(), names_.get()};
+  TRY(start(dialer_, parts_.dialer, fds));
   asked_.clear();
   has_rules_ = false;
-  const int rules = rules_.get();
+  const int rules = parts_.rules.get();
   TRY(tell_dialer(ControlType::kRules, {&rules, 1}));
   return tell_resolver();
 }
 
 Result<void> EgressWatch::start_front() {
-  TRY(start(front_, front_program_, {}));
+  TRY(start(front_, parts_.front, {}));
+  if (proxy_listener_) {
+    // Read from where it stands, so each life has its own.
+    const UniqueFd password = TRY(sys::sealed_memory("temenos-password", password_of(proxy_)));
+    const int both[] = {proxy_listener_.get(), password.get()};
+    return tell(front_.control.get(), ControlType::kProxy, both, of_box_ ? 1 : 0);
+  }
   std::vector<int> fds;
   for (const auto& listener : listeners_) fds.push_back(listener.get());
   return tell(front_.control.get(), ControlType::kListeners, fds);
@@ -244,7 +283,7 @@ void EgressWatch::check(std::span<const pollfd> polls) {
       note_death(dialer_, "the dialer");
     }
   }
-  if (front_.again && now >= *front_.again && has_listeners_) {
+  if (front_.again && now >= *front_.again && (has_listeners_ || proxy_listener_)) {
     if (start_front()) {
       join = true;
     } else {
@@ -301,7 +340,7 @@ Result<void> EgressWatch::replace_rules(UniqueFd rules) {
                 "shorten it");
   }
   // Who is started again gets these.
-  rules_ = std::move(rules);
+  parts_.rules = std::move(rules);
   return {};
 }
 
@@ -318,6 +357,7 @@ void EgressWatch::end() {
     child->control.reset();
   }
   listeners_ = {};
+  proxy_listener_.reset();
 }
 
 }  // namespace temenos::keeper

@@ -4,6 +4,9 @@
 // names and the log. One that dies is started again with these; meanwhile the box has no network,
 // since what it connects to waits in a queue that nobody empties.
 //
+// Or the same two as an explicit proxy on the host's loopback, which holds nobody who goes past it:
+// of a box with cooperative enforcement, or alone (proxy_main.h).
+//
 // Thread-safety: none.
 #pragma once
 
@@ -23,6 +26,7 @@
 #include "egress/control.h"
 #include "egress/netns_answer.h"
 #include "keeper/launch_spec.h"
+#include "keeper/messages.h"
 #include "sys/process_sys.h"
 #include "temenos/error.h"
 
@@ -36,15 +40,27 @@ class EgressWatch {
   explicit EgressWatch(std::chrono::milliseconds long_life = std::chrono::seconds(10))
       : long_life_(long_life) {}
 
-  // Starts dialer with the box's rules. Before keeper gives up its rights.
+  struct Parts {
+    std::string dialer;  // paths of the programs
+    std::string front;
+    UniqueFd rules;               // a sealed file with one a line
+    std::array<UniqueFd, 2> log;  // open for appending
+  };
+  // Starts dialer. Before keeper gives up its rights.
+  Result<void> begin(Parts parts);
+  // The same for a box, whose log is in its data dir; nothing for one without such a network.
   Result<void> begin(const LaunchSpec& spec, int data_dir);
   // From helper, in the order of egress::Listener. Starts front.
   Result<void> take_listeners(netns::Listeners listeners);
   bool has_listeners() const { return has_listeners_; }
+  // In place of listeners of a router. Starts front.
+  Result<void> be_proxy(bool of_box);
+  // Port 0 where it is none.
+  ProxyAddress proxy() const { return proxy_; }
 
-  // A refused request of the box has arrived, and dialer has the rules; true for a box without a
-  // filtered network.
-  bool is_proven() const { return !is_on_ || (proven_ && has_rules_); }
+  // A refused request of the box has arrived, or a proxy's two are locked down, and dialer has the
+  // rules; true for a box without either.
+  bool is_proven() const;
 
   std::array<pollfd, kPolls> polls() const;
   int timeout_ms() const;  // -1: nothing to wait for
@@ -89,15 +105,15 @@ class EgressWatch {
   bool is_on_ = false;
   bool proven_ = false;
   bool has_rules_ = false;  // the dialer that lives
-  std::string dialer_program_;
-  std::string front_program_;
+  Parts parts_;
   Child dialer_;
   Child front_;
   netns::Listeners listeners_;  // of the router, which is there as long as one of them is open
   bool has_listeners_ = false;
-  std::array<UniqueFd, 2> log_;
+  UniqueFd proxy_listener_;
+  ProxyAddress proxy_;
+  bool of_box_ = true;
   UniqueFd names_;
-  UniqueFd rules_;
   // What dialer was asked and has not answered yet; it answers in this order.
   std::deque<egress::ControlType> asked_;
   egress::Control answer_;            // the last one

@@ -331,6 +331,7 @@ std::optional<Message> Keeper::begin_when_ready() {
   ready.kind = Message::kReady;
   put_text(ready, limits_.trouble());
   ready.numbers = limits_.numbers();
+  ready.proxy = egress_.proxy();
   if (!count_time()) return died(EndReason::kSessionDied);
   callers_.box_is_ready();
   if (!callers_.tell_starter(ready)) return ended(EndReason::kStopped);
@@ -342,9 +343,10 @@ std::optional<Message> Keeper::begin_when_ready() {
 
 // Who is not ready in time: which part of it?
 Message Keeper::start_timed_out() const {
-  return ended(EndReason::kStartTimedOut, session_ready_ && !egress_.is_proven()
-                                              ? ": nobody has seen its network refuse a connection"
-                                              : "");
+  if (!session_ready_ || egress_.is_proven()) return ended(EndReason::kStartTimedOut);
+  return ended(EndReason::kStartTimedOut,
+               egress_.proxy().port != 0 ? ": its proxy does not start"
+                                         : ": nobody has seen its network refuse a connection");
 }
 
 std::optional<Message> Keeper::on_session() {

@@ -124,6 +124,7 @@ std::string to_json(const LaunchSpec& spec) {
   return serialize_json(json::object{{"hostname", spec.hostname},
                                      {"platform", spec.platform},
                                      {"network", enum_name(spec.network)},
+                                     {"proxy", spec.proxy},
                                      {"runsc", spec.runsc},
                                      {"init", spec.init},
                                      {"session", spec.session},
@@ -153,6 +154,10 @@ Result<LaunchSpec> launch_spec_from_json(std::string_view text) {
   spec.network = TRY(parse_enum<NetworkMode>(TRY(reader.string("network")), "network"));
   if (spec.network == NetworkMode::kNat) {
     return fail(Code::kNotBuilt, "the network mode 'nat' is not built yet");
+  }
+  spec.proxy = TRY(read_bool(reader, "proxy"));
+  if (spec.proxy && spec.network != NetworkMode::kHost) {
+    return fail(Code::kInvalidArgument, "a proxy goes with the host's network only");
   }
   spec.runsc = TRY(reader.string("runsc"));
   spec.init = TRY(reader.string("init"));

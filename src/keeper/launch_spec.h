@@ -54,12 +54,13 @@ struct LaunchSpec {
   // kNone: a network namespace with nothing in it. kFiltered: one that leads to a router
   // (netns/setup.h). kHost: the host's own.
   NetworkMode network = NetworkMode::kNone;
-  std::string runsc;  // paths of the programs: absolute, no symlink in them
+  bool proxy = false;  // of kHost: cooperative enforcement, by front and dialer as a proxy
+  std::string runsc;   // paths of the programs: absolute, no symlink in them
   std::string init;
   std::string session;
   std::string scope;
-  // Of kFiltered.
-  std::string netsetup;
+  std::string netsetup;  // of kFiltered
+  // Of kFiltered, and of a proxy.
   std::string dialer;
   std::string front;
   std::vector<std::string> allow_hosts;  // rules in canonical form

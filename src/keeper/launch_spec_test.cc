@@ -54,6 +54,16 @@ TEST(LaunchSpecJson, ComesBackAsItWas) {
   EXPECT_EQ(*back, example());
 }
 
+TEST(LaunchSpecJson, AProxyGoesWithTheHostsNetwork) {
+  LaunchSpec spec = example();
+  spec.proxy = true;
+  EXPECT_FALSE(launch_spec_from_json(to_json(spec)));
+  spec.network = NetworkMode::kHost;
+  const auto back = launch_spec_from_json(to_json(spec));
+  ASSERT_TRUE(back) << back.error().to_string();
+  EXPECT_TRUE(back->proxy);
+}
+
 TEST(LaunchSpecJson, NothingElseIsTaken) {
   const std::string good = to_json(example());
   auto with = [&good](const std::string& from, const std::string& to) {

@@ -31,6 +31,8 @@ void put_text(Message& message, std::string_view what) { put(message.what, what)
 std::string text_of(const Message& message) { return get(message.what); }
 void put_evidence(Message& message, std::string_view evidence) { put(message.evidence, evidence); }
 std::string evidence_of(const Message& message) { return get(message.evidence); }
+void put_password(ProxyAddress& proxy, std::string_view password) { put(proxy.password, password); }
+std::string password_of(const ProxyAddress& proxy) { return get(proxy.password); }
 
 Message failure(const Error& error) {
   Message message;

@@ -35,6 +35,12 @@ struct Numbers {
   static constexpr std::uint32_t kWatchedDisk = 16;  // by us
 };
 
+// Where the proxy on the host's loopback is, and what its clients have to say to it.
+struct ProxyAddress {
+  std::uint32_t port = 0;  // 0: there is none
+  char password[36] = {};
+};
+
 struct Message {
   enum Kind : std::uint32_t {
     kNamespaces = 1,  // helper → keeper: the user namespace is there, waiting for its id maps
@@ -55,6 +61,7 @@ struct Message {
                        // refused connection; or with a `code`, and why it may not be whole
     kOk,               // keeper → caller: what was asked for is done
     kNetwork,          // helper → keeper: the box has its network; the listeners of its router
+    kProxy,            // caller → keeper: where is the proxy? The answer is a kOk with `proxy`
   };
   std::uint32_t kind = 0;
   std::uint32_t value = 0;
@@ -65,6 +72,7 @@ struct Message {
   char hint[256] = {};
   char evidence[256] = {};  // kEnded for want of memory: which counter says so; `what` has it, too
   Numbers numbers;
+  ProxyAddress proxy;  // kReady, kOk to kProxy
 };
 
 // How many descriptors come with a request of this kind.
@@ -76,6 +84,8 @@ void put_text(Message& message, std::string_view what);
 std::string text_of(const Message& message);
 void put_evidence(Message& message, std::string_view evidence);
 std::string evidence_of(const Message& message);
+void put_password(ProxyAddress& proxy, std::string_view password);
+std::string password_of(const ProxyAddress& proxy);
 
 Message failure(const Error& error);
 Error to_error(const Message& message);

@@ -36,6 +36,7 @@ TEST(Messages, HostileFieldsAreBounded) {
   Message message;
   memset(&message, 0xff, sizeof message);  // no NUL in any text, every number out of range
   EXPECT_EQ(evidence_of(message).size(), sizeof message.evidence);
+  EXPECT_EQ(password_of(message.proxy).size(), sizeof message.proxy.password);
   Error error = to_error(message);
   EXPECT_EQ(error.code, Code::kInternal);
   EXPECT_EQ(error.what.size(), sizeof message.what);

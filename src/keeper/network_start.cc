@@ -44,6 +44,12 @@ Error no_netsetup(int err) {
       .value();
 }
 
+Error no_enforcement(Error error) {
+  if (!error.hint.empty()) error.hint += "; ";
+  error.hint += "or, without a boundary: --enforcement cooperative";
+  return error;
+}
+
 NetworkStart::~NetworkStart() {
   process_.send(SIGKILL);
   process_.wait();
@@ -69,8 +75,8 @@ Result<void> NetworkStart::begin(int program) {
 Result<void> NetworkStart::finish(int control) {
   auto listeners = egress::receive_listeners(socket_.get(), kTimeoutMs);
   if (!listeners) {
-    return tl::make_unexpected(
-        std::move(listeners).error().with_context("the box cannot have a filtered network"));
+    return tl::make_unexpected(no_enforcement(
+        std::move(listeners).error().with_context("the box cannot have a filtered network")));
   }
   process_.wait();
   Message message;

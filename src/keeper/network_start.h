@@ -12,6 +12,8 @@ namespace temenos::keeper {
 int become_netsetup(int program, int socket);
 // The error for such an errno.
 Error no_netsetup(int err);
+// Its hint names what does without an enforced network, last.
+Error no_enforcement(Error error);
 
 class NetworkStart {
  public:

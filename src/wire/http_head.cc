@@ -1,6 +1,7 @@
 #include "wire/http_head.h"
 
 #include <charconv>
+#include <utility>
 
 #include "wire/http_text.h"
 
@@ -160,6 +161,11 @@ bool HttpHeadReader::known_field(std::string_view name, std::string_view value) 
       if (!equal_ignoring_case(protocol, "websocket")) head_.upgrade_other = true;
       return true;
     });
+  }
+  if (name == "proxy-authorization") {
+    const bool first = !std::exchange(has_credentials_, true);
+    head_.credentials = first && value.size() <= kMaxCredentials ? std::string(value) : "";
+    return true;
   }
   if (name == "expect" && equal_ignoring_case(value, "100-continue")) {
     head_.expect_continue = true;

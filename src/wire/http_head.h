@@ -19,6 +19,7 @@ namespace temenos::wire {
 
 inline constexpr std::size_t kMaxHttpHead = 64 * 1024;  // with the empty line
 inline constexpr std::size_t kMaxHttpFields = 200;
+inline constexpr std::size_t kMaxCredentials = 256;
 
 enum class HttpForm : std::uint8_t {
   kOrigin,     // /path
@@ -42,6 +43,8 @@ struct HttpHead {
   bool upgrade_other = false;    // one of the protocols is none that we know (see without_upgrade)
   bool expect_continue = false;  // the body waits for a 100
   bool keep_alive = true;
+  // Proxy-Authorization; empty where there is none, more than one, or one that is too long.
+  std::string credentials;
   std::size_t size = 0;  // of the head, with the empty line
 };
 
@@ -80,6 +83,7 @@ class HttpHeadReader {
   std::optional<Authority> host_;    // the field
   bool has_length_ = false;
   bool has_chunked_ = false;
+  bool has_credentials_ = false;
   bool close_ = false;
   bool stay_open_ = false;
 };

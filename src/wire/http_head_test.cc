@@ -352,6 +352,21 @@ TEST(HttpStart, TheSameWhereverItGoesOn) {
   }
 }
 
+TEST(HttpHead, HasTheCredentialsForAProxyOnce) {
+  const auto credentials = [](const std::string& fields) {
+    return head_of("CONNECT a.example:1 HTTP/1.1\r\nHost: a.example:1\r\n" + fields + "\r\n")
+        .credentials;
+  };
+  EXPECT_EQ(credentials(""), "");
+  EXPECT_EQ(credentials("Authorization: Basic x\r\n"), "");
+  EXPECT_EQ(credentials("pRoxy-Authorization:  Basic x \r\n"), "Basic x");
+  EXPECT_EQ(credentials("Proxy-Authorization: x\r\nProxy-Authorization: x\r\n"), "");
+  EXPECT_EQ(credentials("Proxy-Authorization: \r\nProxy-Authorization: x\r\n"), "");
+  const std::string longest(kMaxCredentials, 'x');
+  EXPECT_EQ(credentials("Proxy-Authorization: " + longest + "\r\n"), longest);
+  EXPECT_EQ(credentials("Proxy-Authorization: " + longest + "x\r\n"), "");
+}
+
 TEST(HttpRewrite, WithoutUpgrade) {
   const std::string text =
       "GET /x HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nHost: a.example\r\n"

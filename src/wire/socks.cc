@@ -7,8 +7,7 @@
 namespace temenos::wire {
 namespace {
 
-constexpr std::uint8_t kWithoutPassword = 0;
-constexpr std::uint8_t kNoMethod = 0xff;
+constexpr std::uint8_t kLoginVersion = 1;
 constexpr std::uint8_t kConnect = 1;
 
 enum AddressType : std::uint8_t { kV4 = 1, kName = 3, kV6 = 4 };
@@ -39,14 +38,37 @@ SocksGreeting read_socks_greeting(Bytes so_far) {
   Bytes methods;
   if (so_far.size() > 1 && so_far[1] == 0) return refuse("a greeting without a method");
   if (!in.sized(1, methods)) return {};
+  const auto offers = [&methods](SocksMethod method) {
+    return std::find(methods.begin(), methods.end(), static_cast<std::uint8_t>(method)) !=
+           methods.end();
+  };
   return {.progress = Progress::kGood,
           .size = 2 + methods.size(),
-          .can_do_without =
-              std::find(methods.begin(), methods.end(), kWithoutPassword) != methods.end()};
+          .can_do_without = offers(SocksMethod::kNone),
+          .has_password = offers(SocksMethod::kPassword)};
 }
 
-std::array<std::uint8_t, 2> socks_method(bool without_password) {
-  return {kSocks5, without_password ? kWithoutPassword : kNoMethod};
+std::array<std::uint8_t, 2> socks_method(SocksMethod method) {
+  return {kSocks5, static_cast<std::uint8_t>(method)};
+}
+
+SocksLogin read_socks_login(Bytes so_far) {
+  if (so_far.empty()) return {};
+  if (so_far[0] != kLoginVersion) {
+    return {.progress = Progress::kMalformed, .reason = "no user and password"};
+  }
+  ByteCursor in(so_far.subspan(1));
+  Bytes user;
+  Bytes password;
+  if (!in.sized(1, user) || !in.sized(1, password)) return {};
+  return {.progress = Progress::kGood,
+          .size = 3 + user.size() + password.size(),
+          .user = {reinterpret_cast<const char*>(user.data()), user.size()},
+          .password = {reinterpret_cast<const char*>(password.data()), password.size()}};
+}
+
+std::array<std::uint8_t, 2> socks_login_reply(bool good) {
+  return {kLoginVersion, static_cast<std::uint8_t>(good ? 0 : 1)};
 }
 
 SocksRequest read_socks_request(Bytes so_far) {

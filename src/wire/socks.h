@@ -1,5 +1,5 @@
-// SOCKS 5 (RFC 1928) as a server that connects by name or address, without authentication. What the
-// client says is hostile. SOCKS 4 is named and refused.
+// SOCKS 5 (RFC 1928) as a server that connects by name or address, without authentication or with a
+// user and a password (RFC 1929). What the client says is hostile. SOCKS 4 is named and refused.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -34,11 +34,24 @@ struct SocksGreeting {
   std::string_view reason;      // kMalformed; static text
   std::size_t size = 0;         // kGood: of these bytes the greeting
   bool can_do_without = false;  // kGood: the client offers to say no password
+  bool has_password = false;    // kGood: it offers to say one
 };
 // All bytes from the connection's first one on.
 SocksGreeting read_socks_greeting(Bytes so_far);
-// The answer: go on without a password, or nothing that the client offers will do.
-std::array<std::uint8_t, 2> socks_method(bool without_password);
+// The answer: how to go on.
+enum class SocksMethod : std::uint8_t { kNone = 0, kPassword = 2, kNothingWillDo = 0xff };
+std::array<std::uint8_t, 2> socks_method(SocksMethod method);
+
+struct SocksLogin {
+  Progress progress = Progress::kNeedMore;
+  std::string_view reason;  // kMalformed; static text
+  std::size_t size = 0;     // kGood
+  std::string_view user;    // kGood; these two point into the bytes
+  std::string_view password;
+};
+// All bytes behind the greeting, after kPassword.
+SocksLogin read_socks_login(Bytes so_far);
+std::array<std::uint8_t, 2> socks_login_reply(bool good);
 
 struct SocksRequest {
   Progress progress = Progress::kNeedMore;
@@ -48,7 +61,7 @@ struct SocksRequest {
   Host host;                                  // kGood
   std::uint16_t port = 0;                     // kGood: not 0
 };
-// All bytes behind the greeting.
+// All bytes behind the greeting, or the login.
 SocksRequest read_socks_request(Bytes so_far);
 std::array<std::uint8_t, 10> socks_reply(SocksReply reply);
 

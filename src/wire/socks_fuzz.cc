@@ -29,9 +29,19 @@ void check_request(Bytes all) {
   require(parse_host(said.host.text) == said.host);
 }
 
+void check_login(Bytes all) {
+  const SocksLogin said = read_socks_login(all);
+  require((said.progress == Progress::kMalformed) == !said.reason.empty());
+  if (said.progress != Progress::kGood) return;
+  require(said.size <= all.size());
+  require(said.size == 3 + said.user.size() + said.password.size());
+  require(read_socks_login(all.first(said.size - 1)).progress == Progress::kNeedMore);
+  check_request(all.subspan(said.size));
+}
+
 }  // namespace
 
-// The request stands behind the greeting, and alone when there is none.
+// The request stands behind the greeting, or behind a login there, and alone when there is none.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const Bytes all(data, size);
   const SocksGreeting said = read_socks_greeting(all);
@@ -40,6 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(said.size >= 3 && said.size <= size);
     require(read_socks_greeting(all.first(said.size - 1)).progress == Progress::kNeedMore);
     check_request(all.subspan(said.size));
+    check_login(all.subspan(said.size));
   }
   check_request(all);
   return 0;

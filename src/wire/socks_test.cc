@@ -23,7 +23,8 @@ std::string greeting(const std::string& text) {
     EXPECT_EQ(whole.size, said.size);
     if (said.progress == Progress::kMalformed) return std::string(said.reason);
     EXPECT_EQ(said.size, n);
-    return std::to_string(said.size) + (said.can_do_without ? " open" : " closed");
+    return std::to_string(said.size) + (said.can_do_without ? " open" : " closed") +
+           (said.has_password ? " password" : "");
   }
   return "more";
 }
@@ -47,8 +48,8 @@ std::string request(const std::string& text) {
 
 TEST(SocksGreeting, IsRead) {
   EXPECT_EQ(greeting("\5\1\0"s), "3 open");
-  EXPECT_EQ(greeting("\5\2\2\0more"s), "4 open");
-  EXPECT_EQ(greeting("\5\1\2"s), "3 closed");
+  EXPECT_EQ(greeting("\5\2\2\0more"s), "4 open password");
+  EXPECT_EQ(greeting("\5\1\2"s), "3 closed password");
   EXPECT_EQ(greeting("\5\2\0"s), "more");
   EXPECT_EQ(greeting(""), "more");
   EXPECT_EQ(greeting("\5"), "more");
@@ -56,8 +57,37 @@ TEST(SocksGreeting, IsRead) {
   EXPECT_EQ(greeting("\5\0"s), "a greeting without a method");
   EXPECT_EQ(greeting("\4\1\0\x50\0\0\0\1\0"s), "SOCKS 4, which says no name: use SOCKS 5");
   EXPECT_EQ(greeting("GET"), "not SOCKS 5");
-  EXPECT_EQ(socks_method(true), (std::array<std::uint8_t, 2>{5, 0}));
-  EXPECT_EQ(socks_method(false), (std::array<std::uint8_t, 2>{5, 255}));
+  EXPECT_EQ(socks_method(SocksMethod::kNone), (std::array<std::uint8_t, 2>{5, 0}));
+  EXPECT_EQ(socks_method(SocksMethod::kPassword), (std::array<std::uint8_t, 2>{5, 2}));
+  EXPECT_EQ(socks_method(SocksMethod::kNothingWillDo), (std::array<std::uint8_t, 2>{5, 255}));
+}
+
+std::string login(const std::string& text) {
+  for (std::size_t n = 0; n <= text.size(); ++n) {
+    const SocksLogin said = read_socks_login(bytes(text).first(n));
+    if (said.progress == Progress::kNeedMore) continue;
+    const SocksLogin whole = read_socks_login(bytes(text));
+    EXPECT_EQ(whole.progress, said.progress);
+    EXPECT_EQ(whole.size, said.size);
+    if (said.progress == Progress::kMalformed) return std::string(said.reason);
+    EXPECT_EQ(said.size, n);
+    return std::string(said.user) + "/" + std::string(said.password);
+  }
+  return "more";
+}
+
+TEST(SocksLogin, IsRead) {
+  EXPECT_EQ(login("\1\4user\6secretmore"), "user/secret");
+  EXPECT_EQ(login("\1\0\0"s), "/");
+  EXPECT_EQ(login("\1\1\0\1\0"s), "\0/\0"s);
+  const std::string longest(255, 'x');
+  EXPECT_EQ(login("\1\xff" + longest + "\xff" + longest), longest + "/" + longest);
+  for (const std::string& part : {""s, "\1"s, "\1\0"s, "\1\4use"s, "\1\1a"s, "\1\1a\2b"s}) {
+    EXPECT_EQ(login(part), "more");
+  }
+  EXPECT_EQ(login("\5\1\0"s), "no user and password");
+  EXPECT_EQ(socks_login_reply(true), (std::array<std::uint8_t, 2>{1, 0}));
+  EXPECT_EQ(socks_login_reply(false), (std::array<std::uint8_t, 2>{1, 1}));
 }
 
 TEST(SocksRequest, IsRead) {

@@ -152,7 +152,6 @@ TEST_F(BadInputTest, WhatIsNotBuiltStartsNothing) {
       {{"--net", "nat"}, "the network mode 'nat' is not built yet: say --no-net"},
       {{"--no-net", "--image", "debian"}, "images are not built yet"},
       {{"--no-net", "--review"}, "--review is not built yet: use --ephemeral"},
-      {{"--no-net", "--enforcement", "cooperative"}, "cooperative enforcement"},
   };
   for (const auto& one : cases) {
     SCOPED_TRACE(one.text);

@@ -142,13 +142,17 @@ TEST_F(ProgramsTest, DoctorSaysHowFarAFilteredNetworkCame) {
   Program text(host_, {prefix + "/bin/temenos", "doctor"}, env);
   EXPECT_THAT(
       text.finish().out,
-      HasSubstr("--   network      no filtered network: no TPROXY here: sudo modprobe x\n"));
+      HasSubstr(
+          "--   network      a filtered network is cooperative, not a boundary, and only when "
+          "asked for: no TPROXY here: sudo modprobe x; or, without a boundary: --enforcement "
+          "cooperative\n"));
   Program program(host_, {prefix + "/bin/temenos", "doctor", "--json"}, env);
   const auto json = parse_json(program.finish().out, {});
   ASSERT_TRUE(json);
   EXPECT_EQ(serialize_json(json->at("network")),
-            R"({"netns":true,"nft":true,"tproxy":false,"mode":"none",)"
-            R"("why":"no TPROXY here","fix":"sudo modprobe x"})");
+            R"({"netns":true,"nft":true,"tproxy":false,"mode":"cooperative",)"
+            R"("why":"cooperative, not a boundary: no TPROXY here",)"
+            R"("fix":"sudo modprobe x; or, without a boundary: --enforcement cooperative"})");
 }
 
 TEST_F(ProgramsTest, DoctorNamesWhatIsMissingAndTheFix) {
