@@ -161,7 +161,11 @@ std::string EgressTest::readable_guest(const std::string& name) const {
 
 void EgressTest::expect_only(const std::set<std::string>& allowed) const {
   std::string reached;
+  // With the first look-up of a box temenos asks for the prefixes of a NAT64.
+  const bool asks = std::any_of(allowed.begin(), allowed.end(),
+                                [](const auto& entry) { return entry.starts_with("dns "); });
   for (const auto& entry : internet_->record()) {
+    if (asks && entry == "dns ipv4only.arpa") continue;
     const std::string any_port = entry.substr(0, entry.rfind(':')) + ":*";
     if (!allowed.contains(entry) && !allowed.contains(any_port)) reached += entry + "\n";
   }
