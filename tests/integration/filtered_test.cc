@@ -188,15 +188,18 @@ TEST_F(FilteredLife, EachStartOfABoxHasANetwork) {
 }
 
 TEST_F(FilteredLife, WithoutItsNetworkThereIsNoBox) {
-  // A program that only ends stands for all that can go wrong with it.
+  // A program that only ends stands for all that can go wrong with it; and one that says why.
   const std::string bin = temenos_program().substr(0, temenos_program().rfind('/'));
   const std::string prefix = host_.dir("prefix");
   host_shell("cp -r " + bin + "/../bin " + bin + "/../libexec " + prefix + "/ && cp /bin/false " +
              prefix + "/libexec/temenos/temenos-netsetup && chmod -R a+rX " + prefix);
   setenv("TEMENOS_BIN", (prefix + "/bin/temenos").c_str(), 1);
   const auto result = host_.temenos({"run", "--net", "filtered", "--", "true"});
+  host_shell("cp " + guest("fake_netsetup") + " " + prefix + "/libexec/temenos/temenos-netsetup");
+  const auto told = host_.temenos({"run", "--net", "filtered", "--", "true"});
   setenv("TEMENOS_BIN", (bin + "/temenos").c_str(), 1);
   expect_error(result, 125, {"cannot have a filtered network", "netsetup ended without an answer"});
+  expect_error(told, 125, {"cannot have a filtered network", "no TPROXY here", "sudo modprobe x"});
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include <fstream>
 #include <vector>
 
+#include "jail/filter.h"
 #include "keeper/messages.h"
 #include "keeper/network_start.h"
 #include "netns/netlink.h"
@@ -382,6 +383,21 @@ TEST_F(NetnsTest, WhatCannotBeMadeIsSaidWithWhatToDo) {
   EXPECT_THAT(refused.error().to_string(),
               ::testing::AllOf(::testing::HasSubstr("making a network namespace"),
                                ::testing::HasSubstr("max_net_namespaces")));
+}
+
+// As from a kernel without netfilter's netlink: libnftables ends a process that cannot have it.
+TEST_F(NetnsTest, AKernelWithoutNftIsTold) {
+  const auto refused = start([] {
+    const jail::Rule none =
+        jail::rule(SCMP_ACT_ERRNO(EPROTONOSUPPORT), SCMP_SYS(socket), jail::equals(0, AF_NETLINK),
+                   jail::equals(2, NETLINK_NETFILTER));
+    must(jail::load_filter(SCMP_ACT_ALLOW, SCMP_ACT_KILL_PROCESS, {&none, 1}).has_value(),
+         "the filter");
+  });
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().to_string(),
+              ::testing::AllOf(::testing::HasSubstr("does not take the rules of nft"),
+                               ::testing::HasSubstr("sudo modprobe -a nf_tables")));
 }
 
 }  // namespace
