@@ -36,7 +36,7 @@ constexpr char kListening[] =
     "  s.settimeout(10); s.connect((host, port)); s.send(b'ping')\n"
     "  begin = time.monotonic()\n"
     "  try: print(s.recv(100).decode())\n"
-    "  except ConnectionRefusedError: print('refused', time.monotonic() - begin < 0.5)\n";
+    "  except ConnectionRefusedError: print('refused', time.monotonic() - begin < soon)\n";
 
 class FilteredTest : public LiveBoxTest {
  protected:
@@ -52,7 +52,8 @@ class FilteredTest : public LiveBoxTest {
     LiveBoxTest::TearDown();
   }
   std::string python(const std::string& script, const std::string& before = "exec") {
-    return output_of(before + " python3 - <<'EOF'\n" + kListening + script + "\nEOF\n");
+    return output_of(before + " python3 - <<'EOF'\nsoon = " + std::to_string(0.5 * slowness()) +
+                     "\n" + kListening + script + "\nEOF\n");
   }
   std::future<std::string> python_beside(const std::string& script) {
     return std::async(std::launch::async, [this, script] { return python(script); });
