@@ -35,9 +35,9 @@ class ModulesTest : public IntegrationTest {
     cache_ = "/var/tmp/temenos-test-cache-" + std::to_string(entry->pw_uid);
     as_root("install -d -o user -g user " + cache_);
     // The namespaces of earlier boxes go a little later than these.
-    ASSERT_TRUE(comes_true(
-        "modprobe -qr " + std::string(kModules) + "; ! lsmod | grep -Ew '" + any_of(kModules) + "'",
-        kHangs))
+    ASSERT_TRUE(comes_true("modprobe -qr " + std::string(kModules) + "; ! lsmod | grep -Eqw '" +
+                               any_of(kModules) + "'",
+                           kHangs))
         << as_root("lsmod");
   }
   void TearDown() override {
