@@ -215,6 +215,13 @@ std::string temenos_program() {
 
 std::string guest(const std::string& name) { return own_directory() + "/" + name; }
 
+bool is_slow_machine() {
+  const char* slow = std::getenv("TEMENOS_SLOW");
+  return slow != nullptr && *slow != '\0' && *slow != '0';
+}
+
+int slowness() { return is_slow_machine() ? 20 : 1; }
+
 std::string host_shell(const std::string& script) {
   FILE* pipe = popen(script.c_str(), "re");
   if (pipe == nullptr) fatal("popen");

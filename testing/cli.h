@@ -52,6 +52,10 @@ std::string guest(const std::string& name);
 // What command of the host prints (sh -c); for checks on the host side.
 std::string host_shell(const std::string& script);
 
+// TEMENOS_SLOW=1: a machine in emulation, where everything takes slowness() times as long; else 1.
+bool is_slow_machine();
+int slowness();
+
 // "systrap" and "ptrace".
 const std::vector<std::string>& platforms();
 

@@ -15,10 +15,11 @@ inline std::string sized(std::size_t width, std::string_view bytes) {
   return number(width, bytes.size()) + std::string(bytes);
 }
 
-// With `name` as its server name, none if it is empty.
-inline std::string tls_hello(std::string_view name) {
+// With `name` as its server name, none if it is empty, and `more` extensions.
+inline std::string tls_hello(std::string_view name, std::string_view more = {}) {
   std::string extensions = number(2, 43) + sized(2, sized(1, number(2, 0x0304)));
   if (!name.empty()) extensions += number(2, 0) + sized(2, sized(2, number(1, 0) + sized(2, name)));
+  extensions += more;
   const std::string body = number(2, 0x0303) + std::string(32, 'r') +
                            sized(1, std::string(32, 's')) + sized(2, number(2, 0x1301)) +
                            sized(1, number(1, 0)) + sized(2, extensions);

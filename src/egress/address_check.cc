@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "codec/address.h"
+#include "egress/nat64.h"
 #include "egress/socket_address.h"
 
 namespace temenos::egress {
@@ -88,29 +89,23 @@ Route HostRoutes::ask_kernel(const AddressBlock& address) {
   }
 }
 
-std::optional<AddressBlock> nat64_inner(const AddressBlock& address) {
-  static const AddressBlock prefix = *parse_block("64:ff9b::/96").block;
-  if (!prefix.contains(address)) return std::nullopt;
-  AddressBlock out{.v4 = true, .prefix = 32};
-  std::copy_n(address.bytes.begin() + 12, 4, out.bytes.begin());
-  return out;
-}
-
 AddressVerdict check_address(const AddressBlock& address, bool allows_private,
-                             const RouteProbe& probe) {
-  const auto inner = nat64_inner(address);
-  switch (classify(inner ? *inner : address)) {
-    case AddressClass::kLoopback:
-    case AddressClass::kSpecial:
+                             const RouteProbe& probe, std::span<const AddressBlock> nat64) {
+  const auto inner = nat64_inner(address, nat64);
+  auto all = inner;
+  // A prefix that was learned is a name server's word: it opens nothing that was closed before.
+  if (!is_well_known_nat64(address)) all.push_back(address);
+  for (const AddressBlock& one : all) {
+    const AddressClass is = classify(one);
+    if (is == AddressClass::kLoopback || is == AddressClass::kSpecial) {
       return {.why = Why::kSpecialAddress};
-    case AddressClass::kPrivate:
-      if (!allows_private) return {.why = Why::kPrivateAddress};
-      break;
-    case AddressClass::kPublic:
-      break;
+    }
+    if (is == AddressClass::kPrivate && !allows_private) return {.why = Why::kPrivateAddress};
   }
   // A NAT64 could lead back to the host.
-  if (inner && probe(*inner).own) return {.why = Why::kHostAddress};
+  for (const AddressBlock& one : inner) {
+    if (probe(one).own) return {.why = Why::kHostAddress};
+  }
   const Route route = probe(address);
   if (route.own) return {.why = Why::kHostAddress};
   if (route.sys_errno != 0) return {.why = Why::kUnreachable, .sys_errno = route.sys_errno};

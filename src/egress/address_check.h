@@ -6,7 +6,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <span>
 
 #include "base/unique_fd.h"
 #include "egress/dial_protocol.h"
@@ -46,11 +46,8 @@ struct AddressVerdict {
   int sys_errno = 0;
 };
 // `allows_private`: of the rule that decided. An address that carries an IPv4 address for a NAT64
-// (64:ff9b::/96) is what that one is.
+// is what that one is: one of 64:ff9b::/96 that alone, one of the prefixes in `nat64` both.
 AddressVerdict check_address(const AddressBlock& address, bool allows_private,
-                             const RouteProbe& probe);
-
-// The IPv4 address inside of one of NAT64's well-known prefix.
-std::optional<AddressBlock> nat64_inner(const AddressBlock& address);
+                             const RouteProbe& probe, std::span<const AddressBlock> nat64 = {});
 
 }  // namespace temenos::egress

@@ -45,6 +45,29 @@ TEST(AddressCheck, NatIsWhatItLeadsTo) {
   EXPECT_EQ(why("64:ff9b::5db8:d822", false, own), Why::kHostAddress);
 }
 
+// 2001:db8:64::/96 is the host's own, fdaa:64::/96 one that a name server would have liked.
+TEST(AddressCheck, APrefixThatWasLearnedOpensNothing) {
+  const AddressBlock prefixes[] = {*parse_block("2001:db8:64::/96").block,
+                                   *parse_block("fdaa:64::/96").block,
+                                   *parse_block("fe80::/96").block};
+  const auto why = [&](const char* address, bool allows_private = false,
+                       const RouteProbe& probe = foreign) {
+    return check_address(parsed(address), allows_private, probe, prefixes).why;
+  };
+  EXPECT_EQ(why("2001:db8:64::5db8:d822"), Why::kNone);
+  EXPECT_EQ(why("2001:db8:64::a00:1"), Why::kPrivateAddress);
+  EXPECT_EQ(why("2001:db8:64::a00:1", true), Why::kNone);
+  EXPECT_EQ(why("2001:db8:64::a9fe:a9fe", true), Why::kSpecialAddress);
+  EXPECT_EQ(why("2001:db8:64::7f00:1", true), Why::kSpecialAddress);
+  EXPECT_EQ(why("2001:db8:65::7f00:1"), Why::kNone);
+  EXPECT_EQ(why("fdaa:64::5db8:d822"), Why::kPrivateAddress);
+  EXPECT_EQ(why("fe80::5db8:d822", true), Why::kSpecialAddress);
+  const auto own = [](const AddressBlock& address) {
+    return Route{.own = address == parsed("93.184.216.34")};
+  };
+  EXPECT_EQ(why("2001:db8:64::5db8:d822", false, own), Why::kHostAddress);
+}
+
 TEST(AddressCheck, RoutesDecide) {
   const auto own = [](const AddressBlock&) { return Route{.own = true}; };
   EXPECT_EQ(why("93.184.216.34", true, own), Why::kHostAddress);

@@ -67,6 +67,10 @@ class Dialer::Loop final : public Outside {
                          engine_.on_looked_up(ticket, status, addresses, now_);
                        },
                    .wants_config = [this] { say({ControlType::kWantsResolver}); },
+                   .nat64 =
+                       [this](std::vector<AddressBlock> prefixes) {
+                         engine_.set_nat64(std::move(prefixes));
+                       },
                    .watch = [this](int fd, bool readable,
                                    bool writable) { watch_resolver(fd, readable, writable); }},
                   {.port = options.dns_port}),

@@ -215,7 +215,7 @@ void Engine::on_looked_up(std::uint64_t ticket, LookUpStatus status,
   std::vector<AddressBlock> good;
   AddressVerdict worst;
   for (const AddressBlock& address : addresses.first(std::min(addresses.size(), kMaxAddresses))) {
-    const AddressVerdict verdict = check_address(address, decision.allows_private, probe_);
+    const AddressVerdict verdict = check_address(address, decision.allows_private, probe_, nat64_);
     if (verdict.why == Why::kNone) {
       good.push_back(address);
     } else if (worst.why == Why::kNone || worst.why == Why::kUnreachable) {

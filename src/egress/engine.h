@@ -65,6 +65,8 @@ class Engine {
   void on_looked_up(std::uint64_t ticket, LookUpStatus status,
                     std::span<const AddressBlock> addresses, std::int64_t now);
   void on_connected(std::uint64_t ticket, Connected connected, std::int64_t now);
+  // The prefixes of the host's NAT64, from now on.
+  void set_nat64(std::vector<AddressBlock> prefixes) { nat64_ = std::move(prefixes); }
   // front is gone, and all that it waited for; answers that are under way come to nothing.
   void drop_front();
   std::size_t outstanding() const { return pending_.size(); }
@@ -116,6 +118,7 @@ class Engine {
   NameTable& names_;
   Log& log_;
   RouteProbe probe_;
+  std::vector<AddressBlock> nat64_;
   Judge judge_;
   std::uint64_t next_ticket_ = 1;
   std::unordered_map<std::uint64_t, Pending> pending_;  // by ticket

@@ -250,6 +250,19 @@ TEST_F(EngineTest, AnswersOfNameServersAreChecked) {
   }
 }
 
+TEST_F(EngineTest, AnAddressOfTheHostsNat64IsWhatItLeadsTo) {
+  rules("example.com:443\n[2001:db8::/32]:8443\n");
+  engine_.set_nat64({*parse_block("2001:db8:64::/96").block});
+  EXPECT_TRUE(send(by_name(Ask::kConnect, "example.com", 443)));
+  found({"2001:db8:64::a00:1"});
+  EXPECT_EQ(outside_.replies.back().why, Why::kPrivateAddress);
+  EXPECT_TRUE(send(by_name(Ask::kConnect, "example.com", 443)));
+  found({"2001:db8:64::a00:1", "2001:db8:64::5db8:d822"});
+  ASSERT_EQ(outside_.dials.size(), 1u);
+  EXPECT_EQ(refusal(by_address(Ask::kConnect, *parse_address("2001:db8:64::a9fe:a9fe"), 8443)),
+            Why::kSpecialAddress);
+}
+
 TEST_F(EngineTest, TheHostsLoopbackIsOneNameAndOnePort) {
   rules("127.0.0.1:8080\n");
   for (const Request& request : {by_name(Ask::kDestination, "host.temenos.internal", 8080),

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "egress/nat64.h"
 #include "egress/socket_address.h"
 
 namespace temenos::egress {
@@ -85,6 +86,12 @@ struct Resolver::State {
   std::unordered_map<std::string, std::vector<Waiter>> in_flight;
   std::vector<std::pair<std::string, Waiter>> for_config;  // `until`: then without it
 
+  const std::string nat64_name = std::string(kNat64Name);
+  bool nat64_known = false;
+  std::int64_t nat64_next = 0;   // when they are to be asked for
+  std::int64_t nat64_began = 0;  // when they were
+  std::vector<std::pair<Waiter, Answer>> for_nat64;
+
   bool open();
   void next_turn();
   void begin(const std::string& name, Waiter waiter);
@@ -93,6 +100,10 @@ struct Resolver::State {
   void flush_for_config();
   void keep(const std::string& name, const Answer& answer, std::int64_t ttl);
   std::int64_t next_time() const;
+  void ask_nat64();
+  void take_nat64(const Answer& answer);
+  void flush_for_nat64();
+  void done(const Waiter& waiter, const Answer& answer);
   static void on_answer(void* argument, int status, int timeouts, ares_addrinfo* result);
 };
 
@@ -155,6 +166,8 @@ void Resolver::set_config(std::string_view resolv_conf, std::string_view hosts, 
   if (servers != s.servers) {
     s.servers = std::move(servers);
     s.cache.clear();
+    s.nat64_known = false;
+    s.nat64_next = s.nat64_began = now;
     // Queries to the old ones are over; their names are asked of the new ones.
     ++s.generation;
     for (const ares_channel channel : s.channels) ares_cancel(channel);
@@ -211,23 +224,57 @@ void Resolver::State::begin(const std::string& name, Waiter waiter) {
   }
   if (const auto found = cache.find(name); found != cache.end() && now < found->second.until) {
     const Answer answer = found->second.answer;
-    return calls.done(waiter.ticket, answer.status, answer.addresses);
+    return done(waiter, answer);
   }
   if (const auto found = in_flight.find(name); found != in_flight.end()) {
     found->second.push_back(waiter);
     return;
   }
-  if (in_flight.size() >= kMaxInFlight) {
+  if (in_flight.size() >= kMaxInFlight + in_flight.count(nat64_name)) {
     return calls.done(waiter.ticket, LookUpStatus::kTooMany, {});
   }
   in_flight[name].push_back(waiter);
+  ask_nat64();
   send(name);
+}
+
+void Resolver::State::ask_nat64() {
+  if (now < nat64_next || in_flight.contains(nat64_name)) return;
+  nat64_began = now;
+  in_flight[nat64_name];
+  send(nat64_name);
+}
+
+void Resolver::State::take_nat64(const Answer& answer) {
+  const bool told =
+      answer.status == LookUpStatus::kFound || answer.status == LookUpStatus::kNoSuchName;
+  nat64_next = now + (told ? options.nat64_ms : options.nat64_again_ms);
+  // What was found before is better than nothing.
+  nat64_known = nat64_known || told;
+  if (told) calls.nat64(nat64_prefixes(answer.addresses));
+}
+
+void Resolver::State::flush_for_nat64() {
+  for (auto& [waiter, answer] : std::exchange(for_nat64, {})) done(waiter, answer);
+}
+
+void Resolver::State::done(const Waiter& waiter, const Answer& answer) {
+  if (nat64_known) return calls.done(waiter.ticket, answer.status, answer.addresses);
+  if (in_flight.contains(nat64_name) && now - nat64_began < options.nat64_wait_ms) {
+    for_nat64.emplace_back(waiter, answer);
+    return;
+  }
+  std::vector<AddressBlock> v4 = answer.addresses;
+  std::erase_if(v4, [](const AddressBlock& address) { return !address.v4; });
+  const bool none = v4.empty() && !answer.addresses.empty();
+  calls.done(waiter.ticket, none ? LookUpStatus::kNoAnswer : answer.status, v4);
 }
 
 void Resolver::State::send(const std::string& name) {
   if (servers.empty()) return finish(name, {}, 0);
   ares_addrinfo_hints hints{};
-  hints.ai_family = AF_UNSPEC;
+  // Of the one name the others are known, and could hide that these could not be had.
+  hints.ai_family = name == nat64_name ? AF_INET6 : AF_UNSPEC;
   hints.ai_flags = ARES_AI_NOSORT;
   hints.ai_socktype = SOCK_STREAM;
   auto query = std::make_unique<Query>(Query{this, name, generation});
@@ -272,7 +319,9 @@ void Resolver::State::finish(const std::string& name, const Answer& answer, std:
   if (found == in_flight.end()) return;
   const auto waiters = std::move(found->second);
   in_flight.erase(found);
-  for (const Waiter& waiter : waiters) calls.done(waiter.ticket, answer.status, answer.addresses);
+  if (name == nat64_name) take_nat64(answer);
+  for (const Waiter& waiter : waiters) done(waiter, answer);
+  if (name == nat64_name) flush_for_nat64();
 }
 
 void Resolver::State::keep(const std::string& name, const Answer& answer, std::int64_t ttl) {
@@ -307,6 +356,7 @@ std::int64_t Resolver::State::next_time() const {
     if (!waiters.empty()) at(waiters.front().until);  // in order of time
   }
   if (!for_config.empty()) at(for_config.front().second.until);
+  if (!for_nat64.empty()) at(nat64_began + options.nat64_wait_ms);
   return next;
 }
 
@@ -327,6 +377,7 @@ std::int64_t Resolver::tick(std::int64_t now) {
       return true;
     });
   }
+  if (now - s.nat64_began >= s.options.nat64_wait_ms) s.flush_for_nat64();
   for (const std::uint64_t ticket : late) s.calls.done(ticket, LookUpStatus::kNoAnswer, {});
   return s.next_time();
 }
@@ -334,6 +385,7 @@ std::int64_t Resolver::tick(std::int64_t now) {
 void Resolver::forget_all() {
   for (auto& [name, waiters] : state_->in_flight) waiters.clear();
   state_->for_config.clear();
+  state_->for_nat64.clear();
 }
 
 }  // namespace temenos::egress

@@ -2,6 +2,10 @@
 // keeper hands over: nothing is opened here. A and AAAA, CNAMEs followed by the library, no search
 // domains. Answers are what a hostile server may have written: who uses them checks each address.
 //
+// With the first look-up the servers are asked for the prefixes of a NAT64 as well
+// (egress/nat64.h), and its answer waits for theirs. While these cannot be told an answer has no
+// IPv6 addresses: none could be judged.
+//
 // Bounded: names in flight, answers kept (by their TTL, 1 to 60 s), addresses of a name, time of a
 // look-up, time for which questions are sent from one port. Equal look-ups are one.
 //
@@ -24,15 +28,20 @@ namespace temenos::egress {
 class Resolver {
  public:
   struct Options {
-    std::uint16_t port = 53;            // of the name servers
-    std::int64_t deadline_ms = 8000;    // of a look-up
-    std::int64_t config_ms = 5000;      // then keeper is asked for the host's files again
-    std::int64_t config_wait_ms = 300;  // and a look-up waits for the answer this long
-    std::int64_t first_wait_ms = 5000;  // or this long when there was none before
+    std::uint16_t port = 53;               // of the name servers
+    std::int64_t deadline_ms = 8000;       // of a look-up
+    std::int64_t config_ms = 5000;         // then keeper is asked for the host's files again
+    std::int64_t config_wait_ms = 300;     // and a look-up waits for the answer this long
+    std::int64_t first_wait_ms = 5000;     // or this long when there was none before
+    std::int64_t nat64_ms = 600'000;       // then the prefixes are asked for again
+    std::int64_t nat64_again_ms = 10'000;  // or so long after a try that told nothing
+    std::int64_t nat64_wait_ms = 3000;     // and an answer waits for them this long
   };
   struct Calls {
     std::function<void(std::uint64_t ticket, LookUpStatus, std::span<const AddressBlock>)> done;
     std::function<void()> wants_config;
+    // Before the answers that are to be judged with them.
+    std::function<void(std::vector<AddressBlock> prefixes)> nat64;
     // What to wait for on a socket; neither: it is about to be closed.
     std::function<void(int fd, bool readable, bool writable)> watch;
   };

@@ -53,6 +53,7 @@ class Server {
     const bool v6 = query[at + 2] == 28;
     ++questions[name];
     if (name.starts_with("silent.")) return;
+    if (name == silent_about) return;
     std::string out(reinterpret_cast<char*>(query), at + 5);
     out[2] = '\x81';
     out[3] = static_cast<char>(0x80 | (answers.contains(name) ? 0 : 3));
@@ -75,6 +76,7 @@ class Server {
   std::map<std::string, int> questions;
   std::uint8_t ttl = 30;
   bool silent = false;
+  std::string silent_about;
   std::uint16_t port = 0;
   std::uint16_t port_of_question = 0;
 
@@ -99,6 +101,12 @@ class ResolverTest : public ::testing::Test {
                               answers_[ticket] = answer;
                             },
                         .wants_config = [this] { ++wants_; },
+                        .nat64 =
+                            [this](const std::vector<AddressBlock>& prefixes) {
+                              told_after_ = answers_.size();
+                              for (const auto& one : prefixes)
+                                prefixes_.push_back(format_block(one));
+                            },
                         .watch =
                             [this](int fd, bool readable, bool writable) {
                               if (!readable && !writable) {
@@ -115,20 +123,21 @@ class ResolverTest : public ::testing::Test {
     resolver_->set_config("# comment\nnameserver 127.0.0.1\nsearch evil.example\n", hosts,
                           now_ms() + skew_);
   }
+  void pump() {
+    resolver_->tick(now_ms() + skew_);
+    std::vector<pollfd> fds{{server_.fd(), POLLIN, 0}};
+    for (const auto& [fd, events] : watched_) fds.push_back({fd, events, 0});
+    poll(fds.data(), fds.size(), 20);
+    if (fds[0].revents != 0) server_.serve();
+    for (std::size_t i = 1; i < fds.size(); ++i) {
+      if (fds[i].revents == 0) continue;
+      resolver_->on_event(fds[i].fd, (fds[i].revents & ~POLLOUT) != 0,
+                          (fds[i].revents & POLLOUT) != 0, now_ms() + skew_);
+    }
+  }
   void run(std::uint64_t ticket) {
     const std::int64_t until = now_ms() + 5000;
-    while (!answers_.contains(ticket) && now_ms() < until) {
-      resolver_->tick(now_ms() + skew_);
-      std::vector<pollfd> fds{{server_.fd(), POLLIN, 0}};
-      for (const auto& [fd, events] : watched_) fds.push_back({fd, events, 0});
-      poll(fds.data(), fds.size(), 20);
-      if (fds[0].revents != 0) server_.serve();
-      for (std::size_t i = 1; i < fds.size(); ++i) {
-        if (fds[i].revents == 0) continue;
-        resolver_->on_event(fds[i].fd, (fds[i].revents & ~POLLOUT) != 0,
-                            (fds[i].revents & POLLOUT) != 0, now_ms() + skew_);
-      }
-    }
+    while (!answers_.contains(ticket) && now_ms() < until) pump();
     ASSERT_TRUE(answers_.contains(ticket));
   }
   void ask(std::uint64_t ticket, const char* name) {
@@ -144,6 +153,8 @@ class ResolverTest : public ::testing::Test {
   std::unique_ptr<Resolver> resolver_;
   std::map<std::uint64_t, Answer> answers_;
   std::map<int, short> watched_;
+  std::vector<std::string> prefixes_;
+  std::size_t told_after_ = 0;  // so many answers
   int wants_ = 0;
   std::int64_t skew_ = 0;
 };
@@ -280,12 +291,47 @@ TEST_F(ResolverTest, NamesInFlightAreBounded) {
   for (const auto& [ticket, answer] : answers_) {
     too_many += answer.status == LookUpStatus::kTooMany ? 1 : 0;
   }
-  EXPECT_EQ(too_many, 300 - 256);
+  EXPECT_EQ(too_many, 300 - 256);  // the question of temenos' own is none of them
   resolver_->forget_all();
   answers_.clear();
   skew_ += 9000;
   resolver_->tick(now_ms() + skew_);
   EXPECT_TRUE(answers_.empty());
+}
+
+TEST_F(ResolverTest, ThePrefixesOfANat64AreKnownBeforeTheFirstAnswer) {
+  config();
+  server_.answers["a.net."] = {"93.184.216.34", "2001:db8:64::5db8:d822"};
+  server_.answers["ipv4only.arpa."] = {"192.0.0.170", "192.0.0.171", "2001:db8:64::c000:aa",
+                                       "2001:db8:64::c000:ab"};
+  EXPECT_TRUE(server_.questions.empty());  // nothing is asked before something has to be
+  ask(1, "a.net");
+  run(1);
+  EXPECT_THAT(prefixes_, ElementsAre("2001:db8:64::/96"));
+  EXPECT_EQ(told_after_, 0u);
+  EXPECT_EQ(answers_[1].addresses.size(), 2u);
+  server_.answers["b.net."] = {"93.184.216.34"};
+  ask(2, "b.net");
+  run(2);
+  EXPECT_EQ(server_.questions["ipv4only.arpa."], 1);
+}
+
+TEST_F(ResolverTest, WhileNobodyTellsOfANat64OnlyIpv4IsUsed) {
+  config();
+  server_.silent_about = "ipv4only.arpa.";
+  server_.answers["a.net."] = {"93.184.216.34", "2001:db8:64::5db8:d822"};
+  server_.answers["six.net."] = {"2001:db8:64::5db8:d822"};
+  ask(1, "a.net");
+  ask(2, "six.net");
+  while (server_.questions["a.net."] + server_.questions["six.net."] < 4) pump();
+  pump();
+  EXPECT_TRUE(answers_.empty());  // they wait
+  skew_ += 3001;
+  run(1);
+  run(2);
+  EXPECT_THAT(answers_[1].addresses, ElementsAre("93.184.216.34"));
+  EXPECT_EQ(answers_[2].status, LookUpStatus::kNoAnswer);
+  EXPECT_THAT(prefixes_, ElementsAre());
 }
 
 TEST(HostFiles, AreReadStrictlyAndBounded) {

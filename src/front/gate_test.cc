@@ -89,6 +89,30 @@ TEST(GateTls, AForeignOrMissingNameIsAnAlertAndNoConnection) {
   }
 }
 
+// What is encrypted in it may name anything; what everybody can read is compared.
+TEST(GateTls, AnEncryptedHelloIsJudgedByItsOuterName) {
+  const std::string ech = temenos::testing::number(2, 0xfe0d) +
+                          temenos::testing::sized(2, std::string(1, '\0') + std::string(200, 'e'));
+  GateScript good = to_tls();
+  const std::string hello = tls_hello("a.test", ech);
+  good.client(hello);
+  good.reply(make_reply(Verdict::kConnected, "a.test"));
+  EXPECT_TRUE(good.open);
+  EXPECT_EQ(good.to_server, hello);
+  for (const char* name : {"b.test", ""}) {
+    GateScript script = to_tls();
+    script.client(tls_hello(name, ech));
+    EXPECT_EQ(script.to_client, kAlert) << name;
+    EXPECT_EQ(script.to_server, "");
+    EXPECT_EQ(script.asks.size(), 1u);
+    EXPECT_EQ(script.gate.why(), Why::kForeignName);
+  }
+  GateScript any = to_any();
+  any.client(tls_hello("b.test", ech));
+  EXPECT_EQ(any.to_client, kAlert);
+  EXPECT_EQ(any.to_server, "");
+}
+
 TEST(GateTls, AnAddressNeedsNoNameOrItself) {
   const Reply literal = make_reply(Verdict::kNeedsTls, "192.0.2.9", Why::kNone, true);
   GateScript none = transparent(target_v4({192, 0, 2, 9}, 443), literal);

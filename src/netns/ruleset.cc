@@ -1,6 +1,8 @@
 #include "netns/ruleset.h"
 
+#include <linux/netlink.h>
 #include <nftables/libnftables.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -94,6 +96,9 @@ table inet temenos {
 }
 )";
 
+constexpr char kNeedsNft[] =
+    "the kernel needs nf_tables: sudo modprobe -a nf_tables nft_reject_inet";
+
 constexpr char kLead[] = R"(
 add rule inet temenos lead meta nfproto ipv4 tcp dport 53 tproxy ip to $ROUTER4:53 meta mark set $MARK accept
 add rule inet temenos lead meta nfproto ipv6 tcp dport 53 tproxy ip6 to [$ROUTER6]:53 meta mark set $MARK accept
@@ -108,6 +113,9 @@ add rule inet temenos lead meta nfproto ipv6 udp dport 53 tproxy ip6 to [$ROUTER
 void Ruleset::Free::operator()(nft_ctx* context) const { nft_ctx_free(context); }
 
 Result<Ruleset> Ruleset::open() {
+  // libnftables ends the process that cannot have one.
+  const UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER));
+  if (!socket) return fail_errno(errno, "the kernel does not take the rules of nft", kNeedsNft);
   Ruleset out;
   out.context_.reset(nft_ctx_new(NFT_CTX_DEFAULT));
   if (!out.context_) return fail(Code::kInternal, "libnftables does not start");
@@ -120,8 +128,7 @@ Result<Ruleset> Ruleset::open() {
 }
 
 Result<void> Ruleset::close_everything(const Plan& plan) {
-  return run(filled_in(kClosed, plan), "the rules of nft",
-             "the kernel needs nf_tables: sudo modprobe -a nf_tables nft_reject_inet");
+  return run(filled_in(kClosed, plan), "the rules of nft", kNeedsNft);
 }
 
 // In one transaction: each costs a wait of the kernel's.

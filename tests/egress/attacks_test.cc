@@ -164,6 +164,9 @@ changing.world.site ttl=0 45.46.2.2 | ttl=0 10.0.0.7
 long.world.site ttl=2147483647 45.46.2.3 | 10.0.0.8
 nat64.world.site 64:ff9b::a00:9
 nat64public.world.site 64:ff9b::2d2e:204
+ipv4only.arpa 192.0.0.170 192.0.0.171 2606:4546:64::c000:aa 2606:4546:64::c000:ab
+ownnat64.world.site 2606:4546:64::a00:9
+ownnat64public.world.site 2606:4546:64::2d2e:205
 sixtofour.world.site 2002:a00:1::
 mapped.world.site ::ffff:10.0.0.10
 alias.world.site cname=private.world.site
@@ -175,12 +178,13 @@ dead.world.site dead
 )");
   std::string names;
   for (const char* name :
-       {"private", "meta", "loop", "own", "ownlan", "otherlan", "local", "ec2", "nat64",
+       {"private", "meta", "loop", "own", "ownlan", "otherlan", "local", "ec2", "nat64", "ownnat64",
         "sixtofour", "mapped", "alias", "circle", "group", "zero", "synthetic"}) {
     names += std::string(" ") + name + ".world.site:8080";
   }
   names += " ?dead.world.site:8080 ?mixed.world.site:8080 +changing.world.site:8080";
   names += " +long.world.site:8080 +lan.world.site:8080 +nat64public.world.site:8080";
+  names += " +ownnat64public.world.site:8080";
   const std::string again = "names ?changing.world.site:8080 ?long.world.site:8080";
   const auto result =
       run({"*.world.site:8080", "private:lan.world.site:8080"},
@@ -188,11 +192,15 @@ dead.world.site dead
           with_guest());
   const auto all = attempts(result.out);
   expect_as_expected(all);
-  EXPECT_EQ(all.size(), 26u) << result.err;
-  std::set<std::string> seen{
-      "tcp 45.46.2.1:8080",   "tcp 45.46.2.2:8080",           "tcp 45.46.2.3:8080",
-      "tcp 192.168.7.1:8080", "tcp [64:ff9b::2d2e:204]:8080", "tcp 45.46.2.4:8080",
-      "tcp 45.45.45.1:53"};
+  EXPECT_EQ(all.size(), 28u) << result.err;
+  std::set<std::string> seen{"tcp 45.46.2.1:8080",
+                             "tcp 45.46.2.2:8080",
+                             "tcp 45.46.2.3:8080",
+                             "tcp 192.168.7.1:8080",
+                             "tcp [64:ff9b::2d2e:204]:8080",
+                             "tcp 45.46.2.4:8080",
+                             "tcp 45.45.45.1:53",
+                             "tcp [2606:4546:64::2d2e:205]:8080"};
   for (const auto& entry : internet().record()) {
     if (entry.starts_with("dns ") && entry.ends_with(".world.site")) seen.insert(entry);
   }

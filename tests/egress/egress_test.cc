@@ -12,8 +12,6 @@
 namespace temenos::testing {
 namespace {
 
-constexpr int kSlowness = 20;
-
 // A line for each `try`: NAME STATUS MS TEXT, with tabs between.
 constexpr char kShell[] = R"sh(
 try() {
@@ -26,11 +24,6 @@ try() {
 }
 direct="env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY -u all_proxy -u ALL_PROXY"
 )sh";
-
-bool is_slow() {
-  const char* slow = std::getenv("TEMENOS_SLOW");
-  return slow != nullptr && *slow != '\0' && *slow != '0';
-}
 
 // The ordinary user of this machine.
 const char* user_name() {
@@ -51,7 +44,7 @@ std::string name_of(const ::testing::TestParamInfo<Who>& info) {
   return info.param == Who::kRoot ? "root" : "user";
 }
 
-int patience(int seconds) { return is_slow() ? seconds * kSlowness : seconds; }
+int patience(int seconds) { return seconds * slowness(); }
 
 int part_of(int usual) {
   const char* percent = std::getenv("TEMENOS_CRASH_PERCENT");
@@ -161,7 +154,11 @@ std::string EgressTest::readable_guest(const std::string& name) const {
 
 void EgressTest::expect_only(const std::set<std::string>& allowed) const {
   std::string reached;
+  // With the first look-up of a box temenos asks for the prefixes of a NAT64.
+  const bool asks = std::any_of(allowed.begin(), allowed.end(),
+                                [](const auto& entry) { return entry.starts_with("dns "); });
   for (const auto& entry : internet_->record()) {
+    if (asks && entry == "dns ipv4only.arpa") continue;
     const std::string any_port = entry.substr(0, entry.rfind(':')) + ":*";
     if (!allowed.contains(entry) && !allowed.contains(any_port)) reached += entry + "\n";
   }

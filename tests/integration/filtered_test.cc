@@ -36,7 +36,7 @@ constexpr char kListening[] =
     "  s.settimeout(10); s.connect((host, port)); s.send(b'ping')\n"
     "  begin = time.monotonic()\n"
     "  try: print(s.recv(100).decode())\n"
-    "  except ConnectionRefusedError: print('refused', time.monotonic() - begin < 0.5)\n";
+    "  except ConnectionRefusedError: print('refused', time.monotonic() - begin < soon)\n";
 
 class FilteredTest : public LiveBoxTest {
  protected:
@@ -52,7 +52,8 @@ class FilteredTest : public LiveBoxTest {
     LiveBoxTest::TearDown();
   }
   std::string python(const std::string& script, const std::string& before = "exec") {
-    return output_of(before + " python3 - <<'EOF'\n" + kListening + script + "\nEOF\n");
+    return output_of(before + " python3 - <<'EOF'\nsoon = " + std::to_string(0.5 * slowness()) +
+                     "\n" + kListening + script + "\nEOF\n");
   }
   std::future<std::string> python_beside(const std::string& script) {
     return std::async(std::launch::async, [this, script] { return python(script); });
@@ -188,15 +189,18 @@ TEST_F(FilteredLife, EachStartOfABoxHasANetwork) {
 }
 
 TEST_F(FilteredLife, WithoutItsNetworkThereIsNoBox) {
-  // A program that only ends stands for all that can go wrong with it.
+  // A program that only ends stands for all that can go wrong with it; and one that says why.
   const std::string bin = temenos_program().substr(0, temenos_program().rfind('/'));
   const std::string prefix = host_.dir("prefix");
   host_shell("cp -r " + bin + "/../bin " + bin + "/../libexec " + prefix + "/ && cp /bin/false " +
              prefix + "/libexec/temenos/temenos-netsetup && chmod -R a+rX " + prefix);
   setenv("TEMENOS_BIN", (prefix + "/bin/temenos").c_str(), 1);
   const auto result = host_.temenos({"run", "--net", "filtered", "--", "true"});
+  host_shell("cp " + guest("fake_netsetup") + " " + prefix + "/libexec/temenos/temenos-netsetup");
+  const auto told = host_.temenos({"run", "--net", "filtered", "--", "true"});
   setenv("TEMENOS_BIN", (bin + "/temenos").c_str(), 1);
   expect_error(result, 125, {"cannot have a filtered network", "netsetup ended without an answer"});
+  expect_error(told, 125, {"cannot have a filtered network", "no TPROXY here", "sudo modprobe x"});
 }
 
 }  // namespace

@@ -13,8 +13,6 @@
 namespace temenos::testing {
 namespace {
 
-constexpr int kSlowness = 20;
-
 std::vector<pid_t> children_of(pid_t pid, const std::multimap<pid_t, pid_t>& by_parent) {
   std::vector<pid_t> all{pid};
   for (std::size_t n = 0; n < all.size(); ++n) {
@@ -42,19 +40,9 @@ Status status_of(const std::string& pid) {
 
 }  // namespace
 
-bool is_slow_machine() {
-  const char* slow = std::getenv("TEMENOS_SLOW");
-  return slow != nullptr && *slow != '\0' && *slow != '0';
-}
+int limit_rounds(int usual) { return std::max(1, crash_rounds(usual) / slowness()); }
 
-int limit_rounds(int usual) {
-  const int rounds = crash_rounds(usual);
-  return is_slow_machine() ? std::max(1, rounds / kSlowness) : rounds;
-}
-
-std::chrono::seconds patience(int seconds) {
-  return std::chrono::seconds(is_slow_machine() ? seconds * kSlowness : seconds);
-}
+std::chrono::seconds patience(int seconds) { return std::chrono::seconds(seconds * slowness()); }
 
 void LimitsTest::SetUp() {
   enter_host();

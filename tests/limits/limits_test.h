@@ -17,7 +17,6 @@
 
 namespace temenos::testing {
 
-bool is_slow_machine();
 int limit_rounds(int usual);
 std::chrono::seconds patience(int seconds);
 

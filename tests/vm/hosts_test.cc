@@ -13,6 +13,7 @@
 
 #include "codec/json.h"
 #include "tests/limits/limits_test.h"
+#include "tests/vm/machine.h"
 
 namespace temenos::testing {
 namespace {
@@ -23,28 +24,7 @@ using ::testing::Not;
 
 constexpr char kOther[] = "other";
 constexpr char kBox[] = "tested";
-// Nothing here waits for more than starts, stops and systemd: who needs longer hangs.
-constexpr int kHangs = 120;
 constexpr int kManyHang = 300;  // some boxes, one after the other
-
-// In the machine's own mounts: this process is in others (Leftovers), and sees nothing of what
-// systemd mounts meanwhile.
-std::string shell(const std::string& script) {
-  return host_shell("nsenter --mount=/proc/1/ns/mnt sh 2>&1 <<'EOT'\n" + script + "\nEOT");
-}
-
-// A script of root's that must succeed; what it printed.
-std::string as_root(const std::string& script) {
-  std::string out = shell("(set -e; " + script + "\n) || echo FAILED");
-  EXPECT_THAT(out, Not(HasSubstr("FAILED"))) << script;
-  return out;
-}
-
-// Once a second is often enough: each look is some processes of an emulated machine.
-bool comes_true(const std::string& condition, int seconds = kHangs) {
-  return shell("for n in $(seq " + std::to_string(seconds) + "); do if " + condition +
-               "; then echo yes; break; fi; sleep 1; done 2>/dev/null") == "yes\n";
-}
 
 class LesserHost : public IntegrationTest {
  protected:
