@@ -26,11 +26,12 @@ class HostProbeTest : public ::testing::Test {
     write_runsc("1");
   }
   void write_runsc(const std::string& version) {
-    tree_.file("runsc",
-               "#!/bin/sh\necho asked >>" + tree_.above() +
-                   "/asked\ncase $1 in --version) echo 'runsc version " + version +
-                   "';; flags) for f in directfs file-access-mounts host-uds "
-                   "ignore-cgroups overlay2 panic-log; do printf '\\n  -%s\\n' $f; done;; esac\n");
+    tree_.file(
+        "runsc",
+        "#!/bin/sh\necho asked >>" + tree_.above() +
+            "/asked\ncase $1 in --version) echo 'runsc version " + version +
+            "';; flags) for f in directfs file-access-mounts host-uds "
+            "ignore-cgroups overlay2 panic-log qdisc; do printf '\\n  -%s\\n' $f; done;; esac\n");
     ASSERT_EQ(chmod((tree_.path() + "/runsc").c_str(), 0755), 0);
   }
   long asked() const {

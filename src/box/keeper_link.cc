@@ -198,7 +198,9 @@ Result<void> KeeperLink::set_rules(int sealed_file) {
 Result<std::uint32_t> KeeperLink::flush_network_log() {
   Message message;
   message.kind = Message::kFlushNetworkLog;
-  return TRY(request(message, {})).value;
+  const auto reply = TRY(request(message, {}));
+  if (reply.code != 0) return tl::make_unexpected(keeper::to_error(reply));
+  return reply.value;
 }
 
 Result<Message> KeeperLink::stats() {

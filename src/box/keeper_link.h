@@ -40,8 +40,8 @@ class KeeperLink {
                        const std::array<UniqueFd, 2>& segments);
   // The rules of a filtered network, one a line; they hold when this returns, or the old ones do.
   Result<void> set_rules(int sealed_file);
-  // What the box has asked its network for by now is in the log; how many connections were refused
-  // so far.
+  // What the box has asked its network for by now is in the log; a number that grows with each
+  // connection that is refused.
   Result<std::uint32_t> flush_network_log();
   // The keeper answers, so the box lives. While it ends the box, this waits for its last word.
   bool alive();

@@ -40,7 +40,8 @@ Denial denial_of(const egress::LogRecord& record) {
 
 RefusalWatch RefusalWatch::begin(KeeperLink& keeper, int data_dir) {
   RefusalWatch watch(keeper, data_dir);
-  watch.before_ = keeper.flush_network_log().value_or(0);
+  const auto before = keeper.flush_network_log();
+  if (before) watch.before_ = *before;
   watch.from_ = utc_now_ms();
   return watch;
 }
@@ -48,15 +49,16 @@ RefusalWatch RefusalWatch::begin(KeeperLink& keeper, int data_dir) {
 std::vector<Denial> RefusalWatch::end() {
   std::vector<Denial> out;
   const auto now = keeper_->flush_network_log();
-  // Equal where nothing was refused; less when dialer was started again meanwhile.
-  if (!now || *now == before_) return out;
+  // Equal where nothing was refused. Where keeper could not say, the log is looked at all the same.
+  if (now && before_ && *now == *before_) return out;
   std::string segments[2];
   for (std::size_t i = 0; i < 2; ++i) {
     const auto fd = sys::open_beneath(data_dir_, egress::kLogFiles[i], O_RDONLY);
     if (fd) segments[i] = sys::read_all(fd->get(), 2 * egress::kLogSegment).value_or("");
   }
   for (const auto& record : egress::read_log(segments[0], segments[1]).records) {
-    if (record.event != "connect" || record.verdict != "refused" || record.time < from_) continue;
+    // Of that very millisecond is what the flush at the beginning wrote, of commands before.
+    if (record.event != "connect" || record.verdict != "refused" || record.time <= from_) continue;
     Denial denial = denial_of(record);
     const bool known = std::any_of(out.begin(), out.end(), [&](const Denial& other) {
       return other.target == denial.target && other.hint == denial.hint;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ class RefusalWatch {
   RefusalWatch(KeeperLink& keeper, int data_dir) : keeper_(&keeper), data_dir_(data_dir) {}
   KeeperLink* keeper_;
   int data_dir_;
-  std::uint32_t before_ = 0;
+  std::optional<std::uint32_t> before_;
   std::string from_;  // RFC 3339, as the log has it
 };
 

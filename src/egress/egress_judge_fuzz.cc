@@ -2,12 +2,13 @@
 // read simply, names it; and check() of HostAllowlist says the same.
 #include <cstdint>
 #include <cstdlib>
+#include <initializer_list>
 
 #include "base/text.h"
 #include "codec/address.h"
-#include "codec/host_name.h"
 #include "egress/judge.h"
 #include "temenos/host_allowlist.h"
+#include "wire/host_name.h"
 
 namespace {
 
@@ -46,8 +47,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (rules.size() <= kMaxRules) require(static_cast<bool>(Judge::parse(text)));
   const HostAllowlist allowlist(rules);
   for (const auto& destination : destinations) {
-    for (const std::uint16_t port : {443, 80, 22}) {
-      if (const auto name = canonical_host_name(destination)) {
+    for (const std::uint16_t port : std::initializer_list<std::uint16_t>{443, 80, 22}) {
+      if (const auto name = wire::canonical_name(destination)) {
         bool named = false;
         for (const auto& rule : rules) named |= names(rule, *name);
         const Decision decision = judge.judge_name(*name, port);

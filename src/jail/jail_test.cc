@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "jail/dialer_jail.h"
 #include "jail/front_jail.h"
 #include "jail/runsc_filter.h"
 #include "jail/session_jail.h"
@@ -57,6 +58,42 @@ TEST(SessionJail, RefusesEveryAttemptFromInside) {
 
 TEST(FrontJail, RefusesEveryAttemptFromInside) {
   expect_all_refused([] { return enter_front_jail(64); }, probe_front_jail);
+}
+
+// Keeper's death is seen at a socket by who still reads it; who is the box's by now does not.
+template <typename Enter>
+void expect_end_with_parent(Enter enter) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  const int out = writer.get();
+  auto parent = sys::start_in_namespaces(0, [&] {
+    auto child = sys::start_in_namespaces(0, [&] {
+      alarm(60);  // whatever happens
+      const char word = enter() ? 'j' : 'f';
+      if (write(out, &word, 1) != 1) return 1;
+      for (;;) (void)poll(nullptr, 0, -1);
+    });
+    for (;;) pause();
+    return child ? 0 : 1;
+  });
+  ASSERT_TRUE(parent);
+  writer.reset();
+  char word = 0;
+  ASSERT_EQ(read(reader.get(), &word, 1), 1);
+  ASSERT_EQ(word, 'j');
+  parent->send(SIGKILL);
+  parent->wait();
+  // The last writer has gone.
+  pollfd gone{reader.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&gone, 1, 10'000), 1);
+}
+
+TEST(EveryJail, EndsWithKeeper) {
+  expect_end_with_parent([] { return enter_session_jail().has_value(); });
+  expect_end_with_parent([] { return enter_front_jail(64).has_value(); });
+  expect_end_with_parent([] { return enter_dialer_jail(0).has_value(); });
 }
 
 // 0, or the number of the step that did not go as it must.

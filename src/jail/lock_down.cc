@@ -86,6 +86,7 @@ Result<void> drop_rights(const Bounds& bounds) {
   capng_clear(CAPNG_SELECT_ALL);
   if (capng_apply(CAPNG_SELECT_ALL) != 0) return fail_errno(errno, "dropping capabilities");
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno(errno, "PR_SET_NO_NEW_PRIVS");
+  TRY(sys::die_with_parent());
   TRY(limit(RLIMIT_CORE, 0));
   TRY(limit(RLIMIT_FSIZE, bounds.file));
   TRY(limit(RLIMIT_NPROC, 0));

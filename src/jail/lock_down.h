@@ -24,7 +24,8 @@ struct Bounds {
   std::uint64_t file = 0;             // no file may grow beyond it; 0: none may grow
   std::uint64_t memory = 192u << 20;  // address space; a parser that runs wild ends there
 };
-// No capability, no new privileges, no core dumps, no new process, not to be inspected.
+// No capability, no new privileges, no core dumps, no new process, not to be inspected, and none of
+// it once its parent, keeper, has gone: who is the box's by then does not look at a socket.
 Result<void> drop_rights(const Bounds& bounds);
 
 // What each of them needs: bytes to and from descriptors that it has, polling, clocks, memory

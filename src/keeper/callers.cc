@@ -50,6 +50,11 @@ Error session_is_stuck() {
       .value();
 }
 
+// As for a box that nobody runs: who asks waits for his turn to start it, and asks again.
+Error not_running_yet() {
+  return fail(Code::kNotFound, "the box is being started", "try again in a moment").value();
+}
+
 Error too_many_callers() {
   return fail(Code::kExhausted,
               "the box has as many callers as it takes (" + std::to_string(Callers::kMax) + ")",
@@ -105,6 +110,9 @@ Callers::Answer Callers::answer(int socket, int session, const BoxLimits& limits
   Message request;
   std::vector<UniqueFd> fds;
   if (!receive_request(socket, request, fds)) return Answer::kDrop;
+  if (!ready_ && (request.kind == Message::kAttach || request.kind == Message::kAddJob)) {
+    return send_message(socket, failure(not_running_yet())) ? Answer::kNone : Answer::kDrop;
+  }
   Message reply;
   reply.kind = Message::kOk;
   ControlMessage control;
@@ -129,7 +137,13 @@ Callers::Answer Callers::answer(int socket, int session, const BoxLimits& limits
       break;
     }
     case Message::kFlushNetworkLog:
-      reply.value = egress.flush_log().value_or(0);
+      // Nor is this: who wants to know whether anything was refused looks for himself.
+      if (const auto refused = egress.flush_log()) {
+        reply.value = *refused;
+      } else {
+        reply = failure(refused.error());
+        reply.kind = Message::kOk;
+      }
       break;
     case Message::kAttach:
       if (too_many()) {

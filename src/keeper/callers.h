@@ -29,6 +29,8 @@ class Callers {
   // `starter` is the connection of who started the box: its end is the end of the box until
   // outlive_starter(). `listener` may be empty.
   Callers(UniqueFd starter, UniqueFd listener);
+  // Before that nobody gets a way to the session, whoever asks.
+  void box_is_ready() { ready_ = true; }
   // From here on nobody's end is the box's.
   void outlive_starter() { starter_rules_ = false; }
 
@@ -54,6 +56,7 @@ class Callers {
   std::vector<UniqueFd> sockets_;  // the first is the starter's, empty once it has gone
   UniqueFd listener_;
   bool starter_rules_ = true;
+  bool ready_ = false;
 };
 
 }  // namespace temenos::keeper

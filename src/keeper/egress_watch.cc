@@ -16,6 +16,7 @@
 #include "base/try.h"
 #include "egress/log_files.h"
 #include "egress/names.h"
+#include "egress/resolver.h"
 #include "sys/file_sys.h"
 
 namespace temenos::keeper {
@@ -25,18 +26,25 @@ using namespace std::chrono_literals;
 using egress::Control;
 using egress::ControlType;
 
-constexpr std::size_t kMaxResolverFile = 1u << 20;
 constexpr auto kAnswerTime = 2s;
-// One that lives so long has not died of its start.
-constexpr auto kLongLife = 10s;
 constexpr auto kLongestPause = 5s;
+// Deaths in a row; what follows is more of the same, and would push all else out of the log.
+constexpr int kToldDeaths = 8;
 
-// Of the host, and trusted; but a pipe there must not hold up a keeper.
-std::string host_file(const char* path) {
+// Of the host, and trusted; but a pipe there must not hold up a keeper. Whole lines of it: dialer
+// takes no more than `limit`.
+std::string host_file(const char* path, std::size_t limit) {
   const UniqueFd fd(open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat st{};
   if (!fd || fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return "";
-  return sys::read_all(fd.get(), kMaxResolverFile).value_or("");
+  std::string text(limit + 1, '\0');
+  std::size_t size = 0;
+  for (ssize_t n = 1; n > 0 && size < text.size(); size += static_cast<std::size_t>(n)) {
+    n = std::max<ssize_t>(read(fd.get(), text.data() + size, text.size() - size), 0);
+  }
+  text.resize(size);
+  if (size > limit) text.resize(text.rfind('\n', limit - 1) + 1);
+  return text;
 }
 
 // Of fixed size, for two processes.
@@ -113,6 +121,7 @@ Result<void> EgressWatch::start(Child& child, const std::string& program,
   if (pid == 0) become(program, fds);
   child.process = sys::Process(pid, std::move(pidfd));
   child.control = std::move(here);
+  child.jailed = false;
   child.born = Clock::now();
   child.again.reset();
   return {};
@@ -121,8 +130,10 @@ Result<void> EgressWatch::start(Child& child, const std::string& program,
 Result<void> EgressWatch::start_dialer() {
   const int fds[] = {log_[0].get(), log_[1].get(), names_.get()};
   TRY(start(dialer_, dialer_program_, fds));
+  asked_.clear();
+  has_rules_ = false;
   const int rules = rules_.get();
-  TRY(tell(dialer_.control.get(), ControlType::kRules, {&rules, 1}));
+  TRY(tell_dialer(ControlType::kRules, {&rules, 1}));
   return tell_resolver();
 }
 
@@ -144,9 +155,10 @@ Result<void> EgressWatch::join_them() {
 }
 
 Result<void> EgressWatch::tell_resolver() {
-  const UniqueFd config =
-      TRY(sys::sealed_memory("temenos-resolver", host_file("/etc/resolv.conf")));
-  const UniqueFd hosts = TRY(sys::sealed_memory("temenos-hosts", host_file("/etc/hosts")));
+  const UniqueFd config = TRY(sys::sealed_memory(
+      "temenos-resolver", host_file("/etc/resolv.conf", egress::kMaxResolvConf)));
+  const UniqueFd hosts =
+      TRY(sys::sealed_memory("temenos-hosts", host_file("/etc/hosts", egress::kMaxHosts)));
   const int fds[] = {config.get(), hosts.get()};
   return tell(dialer_.control.get(), ControlType::kResolver, fds);
 }
@@ -167,15 +179,19 @@ int EgressWatch::timeout_ms() const {
 }
 
 void EgressWatch::note_death(Child& child, const char* name) {
+  const bool lived = static_cast<bool>(child.process);
   child.control.reset();
   child.process.send(SIGKILL);
   child.process.wait();
   child.process = {};
+  if (&child == &dialer_) refused_before_ += std::exchange(refused_, 0) + 1;
   const auto now = Clock::now();
-  child.deaths = now - child.born < kLongLife ? child.deaths + 1 : 1;
+  // One that could not even be started has not lived, however long ago the last one did.
+  child.deaths = lived && now - child.born >= long_life_ ? 1 : child.deaths + 1;
   // The first time at once; one that cannot live is not started for ever without a pause.
   const auto pause = child.deaths == 1 ? 0ms : 50ms * (1 << std::min(child.deaths, 7));
   child.again = now + std::min<std::chrono::milliseconds>(pause, kLongestPause);
+  if (!lived || child.deaths > kToldDeaths) return;
   news_.push_back(std::string(name) + " of the box's network has died; it is started again");
 }
 
@@ -184,28 +200,35 @@ bool EgressWatch::hear(Child& child) {
   if (!received || received->bytes.size() != sizeof(Control)) return false;
   Control message;
   memcpy(&message, received->bytes.data(), sizeof message);
-  if (message.type == ControlType::kJailed) return true;
-  if (&child != &dialer_) return false;
-  on_dialer(message);
-  return true;
+  if (message.type == ControlType::kJailed) return !std::exchange(child.jailed, true);
+  return &child == &dialer_ && on_dialer(message);
 }
 
-void EgressWatch::on_dialer(const Control& message) {
+bool EgressWatch::on_dialer(const Control& message) {
   switch (message.type) {
     case ControlType::kRulesTaken:
     case ControlType::kRulesRefused:
     case ControlType::kLogFlushed:
-      answer_ = message;
-      break;
+      return on_answer(message);
     case ControlType::kSelfTested:
       proven_ = true;
-      break;
+      return true;
     case ControlType::kWantsResolver:
       (void)tell_resolver();
-      break;
+      return true;
     default:
-      break;
+      return false;
   }
+}
+
+bool EgressWatch::on_answer(const Control& message) {
+  const bool flushed = message.type == ControlType::kLogFlushed;
+  if (asked_.empty() || flushed != (asked_.front() == ControlType::kFlushLog)) return false;
+  asked_.pop_front();
+  answer_ = message;
+  if (flushed) refused_ = message.value;
+  has_rules_ = has_rules_ || message.type == ControlType::kRulesTaken;
+  return true;
 }
 
 void EgressWatch::check(std::span<const pollfd> polls) {
@@ -232,7 +255,14 @@ void EgressWatch::check(std::span<const pollfd> polls) {
   if (join) (void)join_them();
 }
 
+Result<void> EgressWatch::tell_dialer(ControlType type, std::span<const int> fds) {
+  TRY(tell(dialer_.control.get(), type, fds));
+  asked_.push_back(type);
+  return {};
+}
+
 // Keeper does nothing else meanwhile: dialer is ours, and one that hangs is not waited for long.
+// What it still owes to earlier questions comes first, and is not the answer to this one.
 Result<Control> EgressWatch::ask_dialer(ControlType type, std::span<const int> fds) {
   if (!is_on_) {
     return fail(Code::kInvalidArgument, "the box has no filtered network",
@@ -241,23 +271,30 @@ Result<Control> EgressWatch::ask_dialer(ControlType type, std::span<const int> f
   const auto no_answer =
       fail(Code::kExhausted, "the box's dialer does not answer", "try again in a moment");
   if (!dialer_.control) return no_answer;
-  answer_.reset();
-  TRY(tell(dialer_.control.get(), type, fds));
+  TRY(tell_dialer(type, fds));
   const auto end = Clock::now() + kAnswerTime;
-  while (!answer_) {
+  while (!asked_.empty()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd poll_dialer{dialer_.control.get(), POLLIN, 0};
-    if (left <= 0 || poll(&poll_dialer, 1, static_cast<int>(left)) <= 0) return no_answer;
-    if (!hear(dialer_)) {
+    const bool in_time = left > 0 && poll(&poll_dialer, 1, static_cast<int>(left)) > 0;
+    // Whoever hears of a failure counts on the old rules.
+    if (!in_time && type != ControlType::kRules) return no_answer;
+    if (!in_time || !hear(dialer_)) {
       note_death(dialer_, "the dialer");
       return no_answer;
     }
   }
-  return *answer_;
+  return answer_;
 }
 
 Result<void> EgressWatch::replace_rules(UniqueFd rules) {
+  // The next dialer gets this very file.
+  constexpr int kSeals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK;
   const int fd = rules.get();
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals) {
+    return fail(Code::kInvalidArgument, "the allowlist is not in a sealed file", "seal it");
+  }
   const auto answer = TRY(ask_dialer(ControlType::kRules, {&fd, 1}));
   if (answer.type != ControlType::kRulesTaken) {
     return fail(Code::kInvalidArgument, "the allowlist was not taken: the old one holds",
@@ -269,7 +306,8 @@ Result<void> EgressWatch::replace_rules(UniqueFd rules) {
 }
 
 Result<std::uint32_t> EgressWatch::flush_log() {
-  return TRY(ask_dialer(ControlType::kFlushLog, {})).value;
+  TRY(ask_dialer(ControlType::kFlushLog, {}));
+  return refused_before_ + refused_;
 }
 
 void EgressWatch::end() {

@@ -12,6 +12,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,14 +32,19 @@ class EgressWatch {
  public:
   static constexpr std::size_t kPolls = 2;
 
+  // One that lives for `long_life` has not died of its start.
+  explicit EgressWatch(std::chrono::milliseconds long_life = std::chrono::seconds(10))
+      : long_life_(long_life) {}
+
   // Starts dialer with the box's rules. Before keeper gives up its rights.
   Result<void> begin(const LaunchSpec& spec, int data_dir);
   // From helper, in the order of egress::Listener. Starts front.
   Result<void> take_listeners(netns::Listeners listeners);
   bool has_listeners() const { return has_listeners_; }
 
-  // A refused request of the box has arrived; true for a box without a filtered network.
-  bool is_proven() const { return !is_on_ || proven_; }
+  // A refused request of the box has arrived, and dialer has the rules; true for a box without a
+  // filtered network.
+  bool is_proven() const { return !is_on_ || (proven_ && has_rules_); }
 
   std::array<pollfd, kPolls> polls() const;
   int timeout_ms() const;  // -1: nothing to wait for
@@ -47,10 +53,11 @@ class EgressWatch {
   // What has happened to them since, for the audit log and people; then forgotten.
   std::vector<std::string> take_news() { return std::exchange(news_, {}); }
 
-  // A sealed file with one rule a line. They hold when this returns; an error: the old ones do.
+  // A sealed file with one rule a line. They hold when this returns; an error: the old ones do. For
+  // that a dialer that does not say which is ended, and the next one has the old ones.
   Result<void> replace_rules(UniqueFd rules);
-  // What the box has asked for by now is in the log when this returns: how many of its connections
-  // were refused so far.
+  // What the box has asked for by now is in the log when this returns: a number that grows with the
+  // connections that were refused, and with each death of dialer, who may have seen more of them.
   Result<std::uint32_t> flush_log();
 
   // Kills and reaps both.
@@ -61,7 +68,8 @@ class EgressWatch {
   struct Child {
     sys::Process process;
     UniqueFd control;
-    int deaths = 0;  // in a row
+    bool jailed = false;  // has said so
+    int deaths = 0;       // in a row
     Clock::time_point born;
     std::optional<Clock::time_point> again;  // when it is started again
   };
@@ -71,12 +79,16 @@ class EgressWatch {
   Result<void> join_them();
   void note_death(Child& child, const char* name);
   bool hear(Child& child);
-  void on_dialer(const egress::Control& message);
+  bool on_dialer(const egress::Control& message);
+  bool on_answer(const egress::Control& message);
+  Result<void> tell_dialer(egress::ControlType type, std::span<const int> fds);
   Result<egress::Control> ask_dialer(egress::ControlType type, std::span<const int> fds);
   Result<void> tell_resolver();
 
+  std::chrono::milliseconds long_life_;
   bool is_on_ = false;
   bool proven_ = false;
+  bool has_rules_ = false;  // the dialer that lives
   std::string dialer_program_;
   std::string front_program_;
   Child dialer_;
@@ -86,7 +98,11 @@ class EgressWatch {
   std::array<UniqueFd, 2> log_;
   UniqueFd names_;
   UniqueFd rules_;
-  std::optional<egress::Control> answer_;  // dialer's last one
+  // What dialer was asked and has not answered yet; it answers in this order.
+  std::deque<egress::ControlType> asked_;
+  egress::Control answer_;            // the last one
+  std::uint32_t refused_ = 0;         // as this dialer counts
+  std::uint32_t refused_before_ = 0;  // by those that have died
   std::vector<std::string> news_;
 };
 

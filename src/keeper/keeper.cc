@@ -332,6 +332,7 @@ std::optional<Message> Keeper::begin_when_ready() {
   put_text(ready, limits_.trouble());
   ready.numbers = limits_.numbers();
   if (!count_time()) return died(EndReason::kSessionDied);
+  callers_.box_is_ready();
   if (!callers_.tell_starter(ready)) return ended(EndReason::kStopped);
   if (launch_.spec.durable) callers_.outlive_starter();
   // All of runsc's processes are there from now on. When helper is gone, that is seen elsewhere.

@@ -80,6 +80,7 @@ TEST(Callers, ASessionThatReadsNothingHoldsUpNobody) {
   auto [starter, keepers] = *sys::socket_pair(SOCK_SEQPACKET);
   auto [session, far] = *sys::socket_pair(SOCK_SEQPACKET);
   Callers callers(std::move(keepers), UniqueFd());
+  callers.box_is_ready();
   Message attach;
   attach.kind = Message::kAttach;
   const int fd = session.get();
@@ -104,6 +105,39 @@ TEST(Callers, ASessionThatReadsNothingHoldsUpNobody) {
   if (!in_time) far.reset();  // ends the call that waits
   EXPECT_TRUE(in_time);
   EXPECT_EQ(asked.get(), Code::kExhausted);
+}
+
+// Another process may find the socket of a box that is being started: before the box's network has
+// refused something nobody gets to where commands are run.
+TEST(Callers, NobodyGetsToASessionBeforeTheBoxIsReady) {
+  auto [starter, keepers] = *sys::socket_pair(SOCK_SEQPACKET);
+  auto [session, far] = *sys::socket_pair(SOCK_SEQPACKET);
+  Callers callers(std::move(keepers), UniqueFd());
+  EgressWatch egress;
+  const auto ask = [&](std::uint32_t kind, int fds) {
+    Message message;
+    message.kind = kind;
+    const int both[] = {session.get(), session.get()};
+    EXPECT_TRUE(send_message(starter.get(), message, std::span(both).first(fds)));
+    std::vector<pollfd> polls;
+    callers.add_polls(polls);
+    polls[1].revents = POLLIN;
+    (void)callers.serve(polls, session.get(), BoxLimits(), egress);
+    auto reply = receive_message(starter.get());
+    return reply ? std::move(*reply) : Message();
+  };
+  EXPECT_EQ(ask(Message::kPing, 0).kind, Message::kOk);
+  for (const auto& [kind, fds] : {std::pair(Message::kAttach, 1), {Message::kAddJob, 2}}) {
+    const Message reply = ask(kind, fds);
+    EXPECT_EQ(reply.kind, Message::kFailed);
+    // As if nobody ran it yet: whoever asks waits for his turn to start it, and asks again.
+    EXPECT_EQ(to_error(reply).code, Code::kNotFound);
+  }
+  pollfd told{far.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&told, 1, 0), 0);
+  callers.box_is_ready();
+  EXPECT_EQ(ask(Message::kAttach, 1).kind, Message::kOk);
+  EXPECT_EQ(poll(&told, 1, 0), 1);
 }
 
 TEST(NoUserNamespaces, SaysWhatToDo) {

@@ -51,8 +51,8 @@ struct Message {
     kStats,           // caller → keeper: what does the box use? The answer is a kOk with `numbers`
     kRules,           // caller → keeper: one descriptor, a sealed file with the rules of a filtered
              // network, one a line; answered when they hold, or with a `value` and why they do not
-    kFlushNetworkLog,  // caller → keeper: answered when the log is whole; `value` connections were
-                       // refused so far
+    kFlushNetworkLog,  // caller → keeper: answered when the log is whole; `value` grows with each
+                       // refused connection; or with a `code`, and why it may not be whole
     kOk,               // keeper → caller: what was asked for is done
     kNetwork,          // helper → keeper: the box has its network; the listeners of its router
   };

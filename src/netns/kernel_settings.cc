@@ -57,6 +57,11 @@ constexpr Setting kOfRouter[] = {
     {"ipv4/icmp_ratemask", "0"},
     {"ipv6/icmp/ratelimit", "0"},
     {"ipv6/icmp/ratemask", "\n", false},
+    // What a connection that nobody reads, or a closed one, holds of the host's memory is no limit
+    // of the box's. The link is as near as one can be: more than this makes nothing faster.
+    {"ipv4/tcp_rmem", "4096 131072 1048576"},
+    {"ipv4/tcp_wmem", "4096 16384 1048576"},
+    {"ipv4/tcp_max_tw_buckets", "4096"},
     // Answers of a listener are not to have the mark of what it received.
     {"ipv4/fwmark_reflect", "0"},
     {"ipv4/tcp_fwmark_accept", "0"},

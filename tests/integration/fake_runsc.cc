@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   }
   if (argc > 1 && strcmp(argv[1], "flags") == 0) {
     for (const char* name : {"directfs", "file-access-mounts", "host-uds", "ignore-cgroups",
-                             "overlay2", "panic-log"}) {
+                             "overlay2", "panic-log", "qdisc"}) {
       printf("\n  -%s\n", name);
     }
     return 0;

@@ -113,11 +113,12 @@ TEST_F(HostTroubleTest, ARunscThatIsTooOldOrNone) {
   expect_error(run({}, "true", "", with_runsc(other)), 125,
                {"does not answer --version as runsc does", "run ./scripts/setup"});
   // Not static: in the box's tree there is no shell to run it.
-  const auto script = host_.file("script",
-                                 "#!/bin/sh\ncase $1 in --version) echo 'runsc version x';; flags) "
-                                 "for f in directfs file-access-mounts host-uds ignore-cgroups "
-                                 "overlay2 panic-log; do printf '\\n  -%s\\n' $f; done;; esac\n",
-                                 0755);
+  const auto script =
+      host_.file("script",
+                 "#!/bin/sh\ncase $1 in --version) echo 'runsc version x';; flags) "
+                 "for f in directfs file-access-mounts host-uds ignore-cgroups "
+                 "overlay2 panic-log qdisc; do printf '\\n  -%s\\n' $f; done;; esac\n",
+                 0755);
   expect_error(run({"--platform", "ptrace"}, "true", "", with_runsc(script)), 125,
                {"cannot run runsc", "./scripts/setup"});
 }

@@ -15,6 +15,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <vector>
@@ -275,6 +276,47 @@ TEST_F(NetnsTest, TheRouterHasNoOtherLinkAndNoRouteElsewhere) {
     must(setting("ipv6/conf/all/forwarding") == "0\n", "it forwards IPv6");
     return 0;
   });
+}
+
+// What is held for a box that sends and does not read, and for the connections that it has had, is
+// the host's memory and counts for no limit of the box.
+TEST_F(NetnsTest, TheKernelHoldsLittleForAConnection) {
+  in(Place::kRouter, [] {
+    must(setting("ipv4/tcp_max_tw_buckets") == "4096\n", "closed connections");
+    return 0;
+  });
+  auto client = go(Place::kBox, [] {
+    const UniqueFd fd = connected("1.2.3.4", 5, SOCK_STREAM);
+    const std::string bytes(65536, 'x');
+    // Fast as long as there is a reader, so that the kernel gives it all the room there is.
+    for (int i = 0; i < 4096; ++i) {
+      must(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0, "sending");
+    }
+    for (;;) pause();
+    return 0;
+  });
+  UniqueFd server = accepted(listeners_[0]);
+  std::string room(1 << 20, 0);
+  for (std::size_t got = 0; got < (std::size_t{4096} << 16);) {
+    const ssize_t n = recv(server.get(), room.data(), room.size(), 0);
+    ASSERT_GT(n, 0);
+    got += static_cast<std::size_t>(n);
+  }
+  int held = 0;
+  socklen_t size = sizeof held;
+  ASSERT_EQ(getsockopt(server.get(), SOL_SOCKET, SO_RCVBUF, &held, &size), 0);
+  EXPECT_LE(held, 1 << 20);
+  // And the other way, to a client that does not read.
+  ASSERT_EQ(fcntl(server.get(), F_SETFL, O_NONBLOCK), 0);
+  while (send(server.get(), room.data(), room.size(), MSG_NOSIGNAL) > 0) {
+  }
+  ASSERT_EQ(getsockopt(server.get(), SOL_SOCKET, SO_SNDBUF, &held, &size), 0);
+  EXPECT_LE(held, 1 << 20);
+  const linger at_once{1, 0};
+  ASSERT_EQ(setsockopt(server.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+  server.reset();
+  client.send(SIGKILL);
+  client.wait();
 }
 
 // Even where somebody gave the router a way out, and told it to forward.

@@ -32,7 +32,7 @@ class TerminalTest : public IntegrationTest {
 
 TEST_F(TerminalTest, PythonRepl) {
   Tmux window(host_, in_box("python3 -q"));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   ASSERT_TRUE(window.wait_for(">>>")) << window.screen();
   window.line("for i in range(3): print('row', i * 7)");
   window.line("");
@@ -60,7 +60,7 @@ TEST_F(TerminalTest, PythonRepl) {
 
 TEST_F(TerminalTest, BashWithJobControl) {
   Tmux window(host_, in_box("bash --norc", "--env PS1='box> '"));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   ASSERT_TRUE(window.wait_for("box>")) << window.screen();
   // A key is a signal to the job only when the job is there to get it.
   const auto start = [&](const std::string& name) {
@@ -97,7 +97,7 @@ TEST_F(TerminalTest, BashWithJobControl) {
 TEST_F(TerminalTest, Vim) {
   const auto dir = host_.dir("texts");
   Tmux window(host_, in_box("vim -u NONE -i NONE -N " + dir + "/file", "--write " + dir));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   ASSERT_TRUE(window.wait_for("[New]")) << window.screen();
   EXPECT_EQ(window.variable("alternate_on"), "1");
   window.type("ihello\rwörld");
@@ -122,7 +122,7 @@ TEST_F(TerminalTest, Vim) {
 TEST_F(TerminalTest, Less) {
   // Keys come from /dev/tty here.
   Tmux window(host_, in_box("sh -c 'seq -f \"number %.0f\" 1000 | less'"));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   ASSERT_TRUE(window.wait_for("number 23\n")) << window.screen();
   window.key("Space");
   ASSERT_TRUE(window.wait_for("number 46\n")) << window.screen();
@@ -142,7 +142,7 @@ TEST_F(TerminalTest, Less) {
 
 TEST_F(TerminalTest, Top) {
   Tmux window(host_, in_box("top -d 1"));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   ASSERT_TRUE(window.wait_for("COMMAND")) << window.screen();
   const std::string first = window.screen().substr(0, window.screen().find('\n'));
   EXPECT_THAT(first, HasSubstr("top - "));
@@ -157,7 +157,7 @@ TEST_F(TerminalTest, SizeFromTheFirstMomentAndEachNewOne) {
               in_box("sh -c 'stty size; trap \"stty size; exit 7\" WINCH; echo ready; "
                      "while :; do sleep 0.05; done'"),
               93, 21);
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   ASSERT_TRUE(window.wait_for("21 93\nready")) << window.screen();
   window.resize(70, 15);
   expect_end(window, "7", before);
@@ -167,7 +167,7 @@ TEST_F(TerminalTest, SizeFromTheFirstMomentAndEachNewOne) {
 TEST_F(TerminalTest, AResizeDuringTheStartIsNotLostAndEndsNothing) {
   ASSERT_EQ(run({}, "true").status, 0);  // so that no platform trial is due below
   Tmux window(host_, in_box("stty size"), 93, 21);
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   const pid_t program = window.program();
   ASSERT_TRUE(window.wait_until([&] { return box_processes(program).keeper > 0; }));
   window.resize(70, 15);
@@ -186,7 +186,7 @@ while not seen.endswith(b"q"):
 print(repr(seen), end="\r\n", flush=True)
 )");
   Tmux window(host_, in_box("python3 " + script, "--read " + host_.path() + "/keys"));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   ASSERT_TRUE(window.wait_for("ready")) << window.screen();
   for (const char* key : {"C-c", "C-d", "C-z", "C-\\", "C-s", "C-q", "Enter", "Up", "q"}) {
     window.key(key);
@@ -199,7 +199,7 @@ TEST_F(TerminalTest, Utf8InAndOut) {
   Tmux window(host_,
               in_box("sh -c 'read -r x; printf \"[%s]\\n\" \"$x\"; read -r x; printf %s \"$x\" "
                      "| od -An -tx1'"));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   const std::string text = "漢字 e\u0301 ü 🙂 |";  // wide, combining, outside the BMP
   ASSERT_TRUE(window.wait_until([&] { return !same_modes(window.modes(), before); }));
   window.line(text);
@@ -216,7 +216,7 @@ TEST_F(TerminalTest, Utf8InAndOut) {
 // The line editing of the terminal itself, as cat and password prompts have it.
 TEST_F(TerminalTest, EraseAndKillOfALine) {
   Tmux window(host_, in_box("sh -c 'echo begun; read -r x; echo [$x]'"));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   ASSERT_TRUE(window.wait_for("begun")) << window.screen();
   window.type("not this\bü");
   window.key("C-u");
@@ -239,7 +239,7 @@ TEST_F(TerminalTest, PasteOfTenKilobytes) {
   Tmux window(host_, in_box("sh -c 'cat >" + dir + "/lines; stty raw -echo; echo raw; head -c " +
                                 std::to_string(text.size()) + " >" + dir + "/bytes'",
                             "--write " + dir));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   ASSERT_TRUE(window.wait_until([&] { return !same_modes(window.modes(), before); }));
   window.paste(text);
   window.key("C-d");
@@ -255,7 +255,7 @@ TEST_F(TerminalTest, ExitCodesAndSignals) {
               "for end in 'exit 0' 'exit 7' 'kill -9 $$' 'kill -2 $$'; do \"$TEMENOS\" run "
               "--no-net --no-project -it -- sh -c \"$end\"; echo \"$end: $?.\"; done\n" +
                   in_box("/no/such"));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   expect_end(window, "127", before);
   for (const char* line : {"exit 0: 0.", "exit 7: 7.", "kill -9 $$: 137.", "kill -2 $$: 130."}) {
     EXPECT_THAT(window.screen(), HasSubstr(line));
@@ -283,7 +283,7 @@ class TerminalDeathTest : public TerminalTest {
   void kill_one(pid_t BoxProcesses::* who, const std::string& says) {
     Tmux window(host_, "echo earlier\n" +
                            in_box(std::string("sh -c \"") + kScreenModes + "; sleep 1000\""));
-    const termios before = window.modes();
+    const termios before = window.modes_at_start();
     ASSERT_TRUE(window.wait_for("begun")) << window.screen();
     ASSERT_EQ(window.variable("alternate_on"), "1");
     ASSERT_EQ(window.variable("mouse_any_flag"), "1");
@@ -322,7 +322,7 @@ TEST_F(TerminalDeathTest, Sandbox) {
 TEST_F(TerminalDeathTest, Timeout) {
   Tmux window(host_,
               in_box(std::string("sh -c \"") + kScreenModes + "; sleep 1000\"", "--timeout 1.5"));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   expect_end(window, "124", before);
   expect_plain_screen(window);
   EXPECT_THAT(window.screen(), HasSubstr("temenos: timed out"));
@@ -331,7 +331,7 @@ TEST_F(TerminalDeathTest, Timeout) {
 TEST_F(TerminalDeathTest, CtrlCDuringTheStart) {
   ASSERT_EQ(run({}, "true").status, 0);  // so that no platform trial is due below
   Tmux window(host_, in_box("sleep 1000"));
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   const pid_t program = window.program();
   ASSERT_TRUE(window.wait_until([&] { return box_processes(program).keeper > 0; }));
   window.key("C-c");
@@ -354,7 +354,7 @@ TEST_F(TerminalTest, IsStoppedAndContinued) {
       "exec bash -c 'set -m; \"$TEMENOS\" run --no-net --no-project -it -- sh -c \"trap "
       "\\\"stty size\\\" WINCH; echo ready; while ! read -r x; do :; done; echo got \\$x\"; "
       "echo \"stopped $?\"; read -r line; fg >/dev/null; echo \"status $?\"; exec cat'");
-  const termios before = window.modes();
+  const termios before = window.modes_at_start();
   ASSERT_TRUE(window.wait_for("ready")) << window.screen();
   ASSERT_EQ(kill(window.program(), SIGTSTP), 0);
   ASSERT_TRUE(window.wait_for("stopped 148")) << window.screen();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -38,7 +39,11 @@ Tmux::Tmux(const TestHost& host, const std::string& script, int columns, int row
             "set -g remain-on-exit on\nset -g status off\n"
             "set -g default-terminal screen-256color\nset -s escape-time 0\n"
             "set -g set-titles off\n");
-  host.file("tmux/script", script);
+  // It waits until its window is known as it was before.
+  const std::string gate = directory_ + "/gate";
+  if (mkfifo(gate.c_str(), 0600) != 0) abort();
+  gate_ = UniqueFd(open(gate.c_str(), O_RDWR | O_CLOEXEC));
+  host.file("tmux/script", "read -r go <" + quoted(gate) + "\n" + script);
   std::string environment = "env -i";
   for (const auto& variable :
        host.environment({{"TEMENOS", temenos_program()}, {"COLORTERM", "truecolor"}})) {
@@ -51,6 +56,8 @@ Tmux::Tmux(const TestHost& host, const std::string& script, int columns, int row
   tty_ = UniqueFd(open(variable("pane_tty").c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC));
   shell_ = atoi(variable("pane_pid").c_str());
   if (!tty_ || shell_ <= 0) abort();
+  modes_at_start_ = modes();
+  if (write(gate_.get(), "go\n", 3) != 3) abort();
 }
 
 Tmux::~Tmux() {

@@ -43,6 +43,8 @@ class Tmux {
 
   // The modes of the terminal that the programs in the window have.
   termios modes() const;
+  // Those before the script began.
+  const termios& modes_at_start() const { return modes_at_start_; }
   // The temenos that runs in it; waits for it.
   pid_t program() const;
   // Closes the window as a user does.
@@ -54,6 +56,8 @@ class Tmux {
   std::string directory_;
   std::string base_;  // "tmux -S ..."
   UniqueFd tty_;
+  UniqueFd gate_;
+  termios modes_at_start_{};
   pid_t shell_ = 0;
 };
 
