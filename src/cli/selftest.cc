@@ -15,6 +15,8 @@
 #include "base/try.h"
 #include "cli/command.h"
 #include "codec/json.h"
+#include "jail/dialer_jail.h"
+#include "jail/front_jail.h"
 #include "jail/session_jail.h"
 #include "policy/names.h"
 #include "sys/file_sys.h"
@@ -68,6 +70,10 @@ constexpr Attack kAttacks[] = {
      "echo held"},
 };
 
+// Bounds as their programs give them, smaller.
+constexpr unsigned kJailFds = 64;
+constexpr std::uint64_t kJailFile = 4096;
+
 class Selftest {
  public:
   explicit Selftest(Platform platform) : platform_(platform) {}
@@ -81,7 +87,9 @@ class Selftest {
   void attack(Box& box);
   void check_host_files(Box& box);
   void check_exec(Box& box);
-  void check_session_jail();
+  void check_jail(const char* name, Result<void> (*enter)(),
+                  std::vector<jail::JailProbe> (*probe)());
+  void check_jails();
   void add(std::string name, bool ok, std::string detail = {}) {
     rows_.push_back({std::move(name), ok, ok ? "" : std::move(detail)});
   }
@@ -188,18 +196,20 @@ void Selftest::check_exec(Box& box) {
       result ? "sleeping on: " + escape(left) : result.error().to_string());
 }
 
-void Selftest::check_session_jail() {
+// In a process of its own, as the programs do it: it is locked down, and then tries.
+void Selftest::check_jail(const char* name, Result<void> (*enter)(),
+                          std::vector<jail::JailProbe> (*probe)()) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  if (pipe2(ends, O_CLOEXEC) != 0) return add(name, false, "there is no pipe to hear of it by");
   const UniqueFd reader(ends[0]);
   UniqueFd writer(ends[1]);
   const int out = writer.get();
-  auto child = sys::start_in_namespaces(0, [out] {
-    const auto jailed = jail::enter_session_jail();
+  auto child = sys::start_in_namespaces(0, [out, enter, probe] {
+    const auto jailed = enter();
     std::string text = jailed ? "" : jailed.error().to_string();
     if (jailed) {
-      for (const auto& probe : jail::probe_session_jail()) {
-        if (!probe.refused) text += probe.attempt + " worked; ";
+      for (const auto& one : probe()) {
+        if (!one.refused) text += one.attempt + " worked; ";
       }
       text += "done";
     }
@@ -209,8 +219,23 @@ void Selftest::check_session_jail() {
   writer.reset();
   const auto text = sys::read_all(reader.get(), 65536);
   if (child) child->wait();
-  add("the session's jail refuses open, exec, socket, ptrace, kill", text && *text == "done",
-      text ? escape(*text) : "");
+  add(name, text && *text == "done", text ? escape(*text) : "");
+}
+
+void Selftest::check_jails() {
+  check_jail(
+      "the session's jail refuses open, exec, socket, ptrace, kill",
+      [] { return jail::enter_session_jail(); }, jail::probe_session_jail);
+  check_jail(
+      "the front's jail refuses open, exec, ptrace, kill, every socket, connect, more descriptors",
+      []() -> Result<void> {
+        TRY(jail::enter_front_jail(kJailFds));
+        return {};
+      },
+      jail::probe_front_jail);
+  check_jail(
+      "the dialer's jail refuses open, exec, ptrace, kill, listen, sockets but of TCP and UDP",
+      [] { return jail::enter_dialer_jail(kJailFile); }, jail::probe_dialer_jail);
 }
 
 Result<std::vector<Row>> Selftest::run() {
@@ -235,7 +260,7 @@ Result<std::vector<Row>> Selftest::run() {
     }
     add("a new .vscode in the project is reported", reported);
   }
-  check_session_jail();
+  check_jails();
   return rows_;
 }
 

@@ -153,6 +153,9 @@ std::vector<JailProbe> probe_every_jail() {
   probes.push_back(probe("bpf", syscall(SYS_bpf, 0, nullptr, 0)));
   probes.push_back(probe("io_uring_setup", syscall(SYS_io_uring_setup, 1, nullptr)));
   probes.push_back(probe("setuid", syscall(SYS_setuid, 0)));
+  const rlimit more{4096, 4096};
+  probes.push_back(
+      probe("more descriptors", syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &more, nullptr)));
   return probes;
 }
 

@@ -35,6 +35,7 @@ namespace {
 // High enough that runsc's descriptor table is big from the start: growing it later costs an RCU
 // wait.
 constexpr int kHighFd = 1000;
+constexpr char kGo[] = "go";
 constexpr std::size_t kLogTail = 600;
 // runsc writes in that directory: what is a pipe or a link there by now must hold up nobody.
 constexpr int kReadLog = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
@@ -44,6 +45,12 @@ constexpr std::size_t kMaxProcFile = 64 * 1024;
 constexpr char kSandboxName[] = "runsc-sandbox";
 constexpr char kGoferName[] = "runsc-gofer";
 using Names = std::vector<std::string>;
+
+// The child that becomes runsc when it is told to.
+struct Unborn {
+  pid_t pid = -1;
+  UniqueFd socket;
+};
 
 struct Running {
   pid_t runsc = -1;
@@ -103,11 +110,8 @@ std::vector<std::string> runsc_command(const LaunchSpec& spec) {
           "box"};
 }
 
-// In the child that becomes runsc. Returns only on failure.
-Result<void> become_runsc(const HelperStart& start, int notify_socket) {
-  const LaunchSpec& spec = start.launch->spec;
-  // First of all: nothing of the sandbox is ever outside of its groups.
-  for (const int group : start.join) {
+Result<void> join_groups(const std::vector<int>& groups) {
+  for (const int group : groups) {
     auto joined = sys::write_all(group, "0");
     if (!joined) {
       return tl::make_unexpected(std::move(joined)
@@ -116,6 +120,30 @@ Result<void> become_runsc(const HelperStart& start, int notify_socket) {
                                      .with_hint("start it again"));
     }
   }
+  return {};
+}
+
+// The first that the child does: nothing of the sandbox is ever outside of its groups. The kernel
+// lets it wait there for some milliseconds (cgroup.procs is behind an RCU grace period), so it
+// begins while helper still builds the tree.
+Result<void> wait_in_the_groups(const HelperStart& start, int socket) {
+  std::vector<int> keep{start.init_socket, socket};
+  keep.insert(keep.end(), start.join.begin(), start.join.end());
+  TRY(sys::close_all_except(std::move(keep)));
+  TRY(sys::forbid_inspection());
+  const auto joined = join_groups(start.join);
+  // Only then its error: who leaves with a word unread takes its own last word along.
+  if (TRY(sys::receive_with_fds(socket, sizeof(Message), 0)).bytes != kGo) _exit(125);
+  TRY(joined);
+  // helper's root is its own by now; where it stood may still be the host's.
+  if (chdir("/") != 0) return fail_errno(errno, "chdir /");
+  return {};
+}
+
+// In the child that becomes runsc. Returns only on failure.
+Result<void> become_runsc(const HelperStart& start, int notify_socket) {
+  const LaunchSpec& spec = start.launch->spec;
+  TRY(wait_in_the_groups(start, notify_socket));
   const UniqueFd out(open((std::string(kLogDir) + "/output").c_str(),
                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!out) return fail_errno(errno, "opening the sandbox's output");
@@ -153,7 +181,7 @@ Result<void> become_runsc(const HelperStart& start, int notify_socket) {
                     "it must be a static program; ./scripts/setup installs one that is");
 }
 
-Result<Running> start_runsc(const HelperStart& start) {
+Result<Unborn> fork_runsc(const HelperStart& start) {
   auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
   const int child_socket = there.get();
   UniqueFd pidfd;
@@ -164,14 +192,19 @@ Result<Running> start_runsc(const HelperStart& start) {
     (void)send_message(child_socket, message);
     _exit(125);
   }
-  there.reset();
-  auto received = TRY(sys::receive_with_fds(here.get(), sizeof(Message), 1));
+  return Unborn{pid, std::move(here)};
+}
+
+Result<Running> start_runsc(const Unborn& child) {
+  const int socket = child.socket.get();
+  TRY(sys::send_with_fds(socket, kGo, {}));
+  auto received = TRY(sys::receive_with_fds(socket, sizeof(Message), 1));
   if (received.bytes == "listener" && received.fds.size() == 1) {
     Running running;
-    running.runsc = pid;
+    running.runsc = child.pid;
     running.listener = std::move(received.fds[0]);
     // The socket closes at exec; a Message instead says why there was none.
-    received = TRY(sys::receive_with_fds(here.get(), sizeof(Message), 0));
+    received = TRY(sys::receive_with_fds(socket, sizeof(Message), 0));
     if (received.bytes.empty()) return running;
   }
   if (received.bytes.size() != sizeof(Message))
@@ -358,7 +391,7 @@ bool supervise(const Running& running, int control, int signals, dev_t overlay, 
   }
 }
 
-Result<void> set_up(HelperStart& start, int signals) {
+Result<Unborn> set_up(HelperStart& start, int signals) {
   Message message;
   message.kind = Message::kNamespaces;
   TRY(send_message(start.control, message));
@@ -368,6 +401,8 @@ Result<void> set_up(HelperStart& start, int signals) {
   TRY(sys::become_namespace_root());
   TRY(sys::die_with_parent());
   TRY(sys::make_all_private());
+  Unborn runsc = TRY(fork_runsc(start));
+  for (const int group : start.join) close(group);
   // Beside what follows; it has a mount namespace of its own.
   NetworkStart network;
   if (start.netsetup >= 0) TRY(network.begin(start.netsetup));
@@ -379,12 +414,12 @@ Result<void> set_up(HelperStart& start, int signals) {
   start.launch->sources.clear();
   // It is gone, with its sight of the host's tree, before there is a sandbox.
   if (start.netsetup >= 0) TRY(network.finish(start.control));
-  std::vector<int> keep{start.control, start.init_socket, start.lock, signals};
-  keep.insert(keep.end(), start.join.begin(), start.join.end());
+  std::vector<int> keep{start.control, start.init_socket, start.lock, signals, runsc.socket.get()};
   if (start.meter >= 0) keep.push_back(start.meter);
   TRY(sys::close_all_except(std::move(keep)));
   // runsc has all capabilities in this user namespace: it must not trace us or open our /proc/1.
-  return sys::forbid_inspection();
+  TRY(sys::forbid_inspection());
+  return runsc;
 }
 
 // Only in the tree that build_tree() made: kDataDir means something else on the host.
@@ -403,17 +438,16 @@ Result<void> live(HelperStart& start) {
   sigprocmask(SIG_BLOCK, &chld, nullptr);
   const UniqueFd signals(signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals) return fail_errno(errno, "signalfd");
-  TRY(set_up(start, signals.get()));
+  const Unborn unborn = TRY(set_up(start, signals.get()));
   struct stat overlay{};
   if (stat(kRootfs, &overlay) != 0) return fail_errno(errno, "stat of the box's root");
   if (start.meter >= 0) {
     TRY(start_meter(start.meter, start.launch->spec, kDataDir, overlay.st_dev));
     close(start.meter);  // its end is to be seen
   }
-  const Running running = TRY(start_runsc(start));
+  const Running running = TRY(start_runsc(unborn));
   // From here on only runsc has the init socket: its end must be seen by the session.
   close(start.init_socket);
-  for (const int group : start.join) close(group);
   Message message;
   message.kind = Message::kStarted;
   TRY(send_message(start.control, message));

@@ -75,6 +75,7 @@ int main(int argc, char** argv) {
   using namespace temenos::bench;
   Plan plan;
   plan.guest = beside("bench_guest");
+  plan.net_guest = beside("bench_net_guest");
   plan.temenos = beside("../bin/temenos");
   const option options[] = {{"platform", required_argument, nullptr, 'p'},
                             {"blocks", required_argument, nullptr, 'b'},

@@ -93,6 +93,14 @@ Result<BoxProcesses> sort_processes(const std::set<pid_t>& pids) {
   return box;
 }
 
+std::vector<pid_t> of_program(const std::set<pid_t>& pids, const std::string& name) {
+  std::vector<pid_t> found;
+  for (const pid_t pid : pids) {
+    if (std::string(read_of(pid, "cmdline").c_str()) == name) found.push_back(pid);
+  }
+  return found;
+}
+
 Result<std::uint64_t> pss_bytes(const std::vector<pid_t>& pids) {
   std::uint64_t total = 0;
   for (const pid_t pid : pids) {

@@ -26,6 +26,9 @@ struct BoxProcesses {
 // Sorts the processes of one box.
 Result<BoxProcesses> sort_processes(const std::set<pid_t>& pids);
 
+// Those of `pids` that are the program `name`.
+std::vector<pid_t> of_program(const std::set<pid_t>& pids, const std::string& name);
+
 // Sum of the proportional set sizes in bytes (proc(5), smaps_rollup). Code::kUnsupported where this
 // user may not read one of them.
 Result<std::uint64_t> pss_bytes(const std::vector<pid_t>& pids);

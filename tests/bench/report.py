@@ -19,7 +19,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SIGMA = 1.4826
-BOUND = re.compile(r'≤ ([\d.]+)( ms)?$')
+BOUND = re.compile(r'≤ ([\d.]+)( ms| MiB)?$')
 
 
 class Trouble(Exception):
@@ -39,7 +39,7 @@ def promises(text):
             raise Trouble(f'SPECIFICATION.md, "Numbers": {match.group(1)} has too few cells')
         bounds = [BOUND.match(cell) for cell in cells[3:5]]
         if None in bounds:
-            raise Trouble(f'SPECIFICATION.md, "Numbers": {match.group(1)}: a bound is "≤ 0.5" or "≤ 1 ms"')
+            raise Trouble(f'SPECIFICATION.md, "Numbers": {match.group(1)}: a bound is "≤ 0.5", "≤ 1 ms" or "≤ 2 MiB"')
         rows[match.group(1)] = {'what': cells[1], 'against': cells[2],
                                 'target': float(bounds[0].group(1)),
                                 'promise': float(bounds[1].group(1)),

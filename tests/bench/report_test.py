@@ -18,6 +18,7 @@ TABLE = """
 |---|---|---|---|---|---|---|
 | `quick` | an exec | runsc | ≤ 0.35 | ≤ 0.5 | | |
 | `small` | a read | | ≤ 1 ms | ≤ 1 ms | | |
+| `room` | memory | | ≤ 2 MiB | ≤ 3 MiB | | |
 
 ## Limits
 | `other` | not a number | | ≤ 3 | ≤ 3 | | |
@@ -37,9 +38,9 @@ def result(*rows, root=True, build='Release'):
 class Promises(unittest.TestCase):
     def test_only_the_table_of_the_section(self):
         found = report.promises(TABLE)
-        self.assertEqual(list(found), ['quick', 'small'])
+        self.assertEqual(list(found), ['quick', 'small', 'room'])
         self.assertEqual((found['quick']['target'], found['quick']['promise']), (0.35, 0.5))
-        self.assertEqual(found['small']['unit'], ' ms')
+        self.assertEqual([found[name]['unit'] for name in found], ['', ' ms', ' MiB'])
 
     def test_no_table_and_bad_bounds_are_errors(self):
         for text in ('', '## Numbers\nnothing\n## Limits\n', TABLE.replace('≤ 0.5', 'soon'),
@@ -104,7 +105,7 @@ class Check(unittest.TestCase):
                     contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 return report.main(), out.getvalue(), err.getvalue()
 
-    good = (row('quick', [0.3] * 3, [1] * 3), row('small', [0.5] * 3))
+    good = (row('quick', [0.3] * 3, [1] * 3), row('small', [0.5] * 3), row('room', [1.5]))
 
     def test_kept(self):
         status, out, _ = self.check(result(*self.good, row('more', [7], [2], against='bwrap')))
@@ -113,7 +114,7 @@ class Check(unittest.TestCase):
         self.assertIn('| `more` | bwrap | 3.50 |', out)
 
     def test_broken_is_named(self):
-        status, out, err = self.check(result(self.good[0], row('small', [1.5] * 3)))
+        status, out, err = self.check(result(self.good[0], row('small', [1.5] * 3), self.good[2]))
         self.assertEqual(status, 1)
         self.assertIn('BROKEN', out)
         self.assertIn('small', err)
@@ -125,8 +126,8 @@ class Check(unittest.TestCase):
 
     def test_what_only_root_can_measure(self):
         skipped = row('small', [], skipped='may not read it')
-        self.assertEqual(self.check(result(self.good[0], skipped))[0], 1)
-        status, out, _ = self.check(result(self.good[0], skipped, root=False))
+        self.assertEqual(self.check(result(self.good[0], skipped, self.good[2]))[0], 1)
+        status, out, _ = self.check(result(self.good[0], skipped, self.good[2], root=False))
         self.assertEqual(status, 0)
         self.assertIn('may not read it', out)
 

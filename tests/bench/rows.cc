@@ -13,6 +13,7 @@
 
 #include "base/try.h"
 #include "sys/file_sys.h"
+#include "tests/bench/network_rows.h"
 #include "tests/bench/processes.h"
 #include "tests/bench/runsc_inside.h"
 
@@ -27,12 +28,6 @@ constexpr char kFileInBox[] = "/root/file";
 constexpr std::size_t kFileBytes = 4096;
 constexpr std::size_t kMaxGuest = 16 << 20;
 constexpr int kStream = 64;  // MiB
-
-double median(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  const std::size_t half = samples.size() / 2;
-  return samples.size() % 2 == 1 ? samples[half] : (samples[half - 1] + samples[half]) / 2;
-}
 
 template <typename F>
 Result<double> timed_ms(F&& work) {
@@ -57,12 +52,6 @@ double busy_factor() {
   }
   const std::chrono::duration<double, std::milli> spent = Clock::now() - begin;
   return std::max(1.0, spent.count() / kWorkMs);
-}
-
-bool wanted(const Plan& plan, std::initializer_list<const char*> ids) {
-  return std::any_of(ids.begin(), ids.end(), [&plan](const std::string& id) {
-    return id.compare(0, plan.only.size(), plan.only) == 0;
-  });
 }
 
 // A box that lives while rows are measured, and the way to run runsc where it runs.
@@ -288,6 +277,18 @@ Result<void> stream(const Plan& plan, Arena& arena, std::vector<Row>& rows) {
 
 }  // namespace
 
+double median(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  const std::size_t half = samples.size() / 2;
+  return samples.size() % 2 == 1 ? samples[half] : (samples[half - 1] + samples[half]) / 2;
+}
+
+bool wanted(const Plan& plan, std::initializer_list<const char*> ids) {
+  return std::any_of(ids.begin(), ids.end(), [&plan](const std::string& id) {
+    return id.compare(0, plan.only.size(), plan.only) == 0;
+  });
+}
+
 Result<Measured> measure(const Plan& plan,
                          const std::function<void(const std::string&)>& progress) {
   Measured measured;
@@ -307,6 +308,8 @@ Result<Measured> measure(const Plan& plan,
     TRY(create(plan, arena, rows));
     TRY(arena.box.stop());
   }
+  progress("networks");
+  TRY(network_rows(plan, rows));
   progress("whole programs");
   TRY(whole_program(plan, rows));
   return measured;

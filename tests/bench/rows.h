@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -30,14 +31,19 @@ struct Plan {
   int blocks = 9;
   std::string only;      // rows whose id begins with this; empty: all
   std::string platform;  // as asked for; empty: whatever temenos chooses
-  std::string guest;     // the program that is run in a box
-  std::string temenos;   // the program
+  std::string guest;     // the programs that are run in a box
+  std::string net_guest;
+  std::string temenos;  // the program
 };
 
 struct Measured {
   std::string platform;  // that the boxes ran on
   std::vector<Row> rows;
 };
+
+// Whether one of these rows is.
+bool wanted(const Plan& plan, std::initializer_list<const char*> ids);
+double median(std::vector<double> samples);
 
 // `progress` gets a word at the start of each group.
 Result<Measured> measure(const Plan& plan, const std::function<void(const std::string&)>& progress);

@@ -9,6 +9,7 @@
 #include "base/unique_fd.h"
 #include "sys/process_sys.h"
 #include "temenos/error.h"
+#include "tests/bench/net_server.h"
 
 namespace temenos::bench {
 
@@ -29,12 +30,26 @@ class RunscInside {
   // A second sandbox of the box's own bundle, with the flags of the first: `runsc run --detach`,
   // then `runsc exec` of a command in it. The sum.
   Result<double> run_and_exec(const std::vector<std::string>& argv);
+  // The same in two steps; the second gives the command's output.
+  Result<void> run_second();
+  Result<std::string> exec_in_second(const std::vector<std::string>& argv);
   // Ends that second sandbox.
   Result<double> remove();
 
+  // From here on, a second sandbox has a network of its own, made like a filtered box's but for
+  // what is at the other end: a plain namespace. Two listeners there, at the address kPeer.
+  Result<std::vector<Listening>> enter_plain_network();
+  static constexpr char kPeer[] = "198.18.0.1";
+
  private:
   RunscInside() = default;
-  Result<double> command(const std::vector<std::string>& words, bool give_socket);
+  struct Done {
+    double ms = 0;
+    std::string output;
+  };
+  // `how`: what serve() of runsc_inside.cc does with it.
+  Result<Done> command(char how, const std::vector<std::string>& words);
+  std::vector<std::string> for_second(const std::vector<std::string>& words) const;
 
   std::vector<std::string> flags_;  // of the live box's `runsc run`, without its --root
   sys::Process process_;

@@ -1,6 +1,7 @@
 #include "tests/bench/subject.h"
 
 #include "base/try.h"
+#include "temenos/allow/host_network.h"
 #include "temenos/policy_builder.h"
 
 namespace temenos::bench {
@@ -30,12 +31,25 @@ Result<std::string> run(Box& box, const std::vector<std::string>& argv, int fd) 
 }  // namespace
 
 Result<std::shared_ptr<Host>> Host::open(const std::string& platform) {
-  auto policy = TRY(
-      Policy::Builder().network(NetworkMode::kNone).platform(TRY(platform_of(platform))).build());
-  return std::make_shared<Host>(Host{TRY(BoxManager::open()), std::move(policy)});
+  const Platform chosen = TRY(platform_of(platform));
+  auto policy = TRY(Policy::Builder().network(NetworkMode::kNone).platform(chosen).build());
+  auto with_host_network =
+      TRY(Policy::Builder().network_host(allow::HostNetwork{}).platform(chosen).build());
+  return std::make_shared<Host>(
+      Host{TRY(BoxManager::open()), std::move(policy), std::move(with_host_network), chosen});
 }
 
-Result<Subject> Subject::start(Host& host) { return Subject(TRY(host.manager.run(host.policy))); }
+Result<Policy> Host::filtered(std::uint16_t port) const {
+  return Policy::Builder()
+      .network(NetworkMode::kFiltered)
+      .allow_host("127.0.0.1:" + std::to_string(port))
+      .platform(platform)
+      .build();
+}
+
+Result<Subject> Subject::start(Host& host, const Policy& policy) {
+  return Subject(TRY(host.manager.run(policy)));
+}
 
 Result<std::string> Subject::exec(const std::vector<std::string>& argv) {
   return run(box_, argv, -1);

@@ -2,6 +2,7 @@
 // how they measure.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,12 +20,17 @@ struct Host {
   static Result<std::shared_ptr<Host>> open(const std::string& platform);
   BoxManager manager;
   Policy policy;
+  // The same with the host's network, and with a filtered one that leads to `port` of loopback.
+  Policy with_host_network;
+  Result<Policy> filtered(std::uint16_t port) const;
+  Platform platform;
 };
 
-// A box without a name, without a network, with nothing mounted but its base.
+// A box without a name, with nothing mounted but its base; without a network, unless told.
 class Subject {
  public:
-  static Result<Subject> start(Host& host);
+  static Result<Subject> start(Host& host) { return start(host, host.policy); }
+  static Result<Subject> start(Host& host, const Policy& policy);
 
   // To their end; a command that fails is an error. Gives stdout.
   Result<std::string> exec(const std::vector<std::string>& argv);
