@@ -77,11 +77,13 @@ Route HostRoutes::ask_kernel(const AddressBlock& address) {
     if (header.nlmsg_seq != request.header.nlmsg_seq) continue;  // of one that was given up
     nlmsgerr failure{};
     rtmsg route{};
-    if (header.nlmsg_type == NLMSG_ERROR && count >= NLMSG_LENGTH(sizeof failure)) {
+    if (header.nlmsg_type == NLMSG_ERROR &&
+        count >= static_cast<ssize_t>(NLMSG_LENGTH(sizeof failure))) {
       std::memcpy(&failure, bytes + NLMSG_HDRLEN, sizeof failure);
       return {.sys_errno = failure.error < 0 ? -failure.error : EIO};
     }
-    if (header.nlmsg_type != RTM_NEWROUTE || count < NLMSG_LENGTH(sizeof route)) {
+    if (header.nlmsg_type != RTM_NEWROUTE ||
+        count < static_cast<ssize_t>(NLMSG_LENGTH(sizeof route))) {
       return {.sys_errno = EIO};
     }
     std::memcpy(&route, bytes + NLMSG_HDRLEN, sizeof route);
