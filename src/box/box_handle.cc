@@ -127,6 +127,7 @@ Result<BoxEnd> stop_box(const HostDirs& dirs, store::DataDir& dir,
 Result<void> BoxHandle::prepare(const Policy& policy, const StartOptions& options) {
   mounts_ = TRY(resolve_mounts(policy, options.project_dir, dirs_));
   warnings_ = mounts_.warnings;
+  trouble_.clear();
   if (policy->network == NetworkMode::kHost) {
     warnings_.emplace_back("the box has the host's network, unfiltered");
   }
@@ -146,6 +147,7 @@ Result<BoxHandle> BoxHandle::start(const Policy& policy, const HostDirs& dirs,
   TRY(refuse_what_is_not_built(policy));
   BoxHandle box;
   box.dirs_ = dirs;
+  box.policy_ = policy;
   TRY(box.prepare(policy, options));
   box.data_ = TRY(store::stage(dirs.data, store::Kind::kRun));
   auto launched = store::publish(dirs.data, store::Kind::kRun, box.data_, random_hex(8));
@@ -205,6 +207,8 @@ Result<bool> BoxHandle::ensure_started(const StartOptions& options) {
   const UniqueFd turn = TRY(store::take_turn(data_, kTurnPatience));
   // Another one may have started it while we waited.
   if (attach()) return false;
+  // And others may have edited it.
+  *record_ = TRY(read_record(data_.directory.get()));
   const Policy& policy = record_->policy;
   TRY(refuse_what_is_not_built(policy));
   TRY(store::take_life(data_, kLifePatience));
@@ -296,6 +300,12 @@ Result<BoxStats> BoxHandle::stats() {
 std::optional<RefusalWatch> BoxHandle::watch_refusals() {
   if (!filtered_ || !keeper_) return std::nullopt;
   return RefusalWatch::begin(*keeper_, data_.directory.get());
+}
+
+void BoxHandle::note_trouble(const std::string& trouble) {
+  if (trouble.empty() || trouble == trouble_) return;
+  trouble_ = trouble;
+  warnings_.push_back(trouble);
 }
 
 bool BoxHandle::ran_out_of_memory() {

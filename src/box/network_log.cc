@@ -3,20 +3,29 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "base/time.h"
-#include "egress/log.h"
 #include "egress/log_files.h"
+#include "egress/plan.h"
 #include "sys/file_sys.h"
 
 namespace temenos::box {
 namespace {
+
+constexpr std::string_view kLoopback = "127.0.0.1";
 
 // The entry that would allow it; empty where none does.
 std::string rule_for(const egress::LogRecord& record) {
   const bool six = record.host.find(':') != record.host.npos;
   const std::string host = six ? "[" + record.host + "]" : record.host;
   const std::string whole = host + ":" + std::to_string(record.port);
+  // The one special address that a rule opens, and its name in the box.
+  if (record.host == kLoopback || record.host == egress::kHostName) {
+    return std::string(kLoopback) + ":" + (record.port == 0 ? "PORT" : std::to_string(record.port));
+  }
+  if (record.event == "resolve") return record.why == "not_allowed" ? host : "";
   const bool web = record.port == 443 || record.port == 80;
   if (record.why == "not_allowed" || record.why == "port") return web ? host : whole;
   if (record.why == "not_tls" || record.why == "not_http") return whole;
@@ -26,9 +35,11 @@ std::string rule_for(const egress::LogRecord& record) {
 
 Denial denial_of(const egress::LogRecord& record) {
   Denial denial;
-  denial.kind = "egress";
+  const bool is_name = record.event == "resolve";
+  denial.kind = is_name ? "dns" : "egress";
   const bool six = record.host.find(':') != record.host.npos;
-  denial.target = (six ? "[" + record.host + "]" : record.host) + ":" + std::to_string(record.port);
+  denial.target = six ? "[" + record.host + "]" : record.host;
+  if (!is_name) denial.target += ":" + std::to_string(record.port);
   denial.rule = record.rule.empty() ? "default" : record.rule;
   const std::string rule = rule_for(record);
   denial.hint = rule.empty() ? "no rule opens it: " + record.why : "--allow-host " + rule;
@@ -40,28 +51,49 @@ Denial denial_of(const egress::LogRecord& record) {
 
 RefusalWatch RefusalWatch::begin(KeeperLink& keeper, int data_dir) {
   RefusalWatch watch(keeper, data_dir);
-  watch.before_ = keeper.flush_network_log().value_or(0);
+  watch.last_ = keeper.flush_network_log().value_or(KeeperLink::NetworkNews());
   watch.from_ = utc_now_ms();
   return watch;
 }
 
 std::vector<Denial> RefusalWatch::end() {
-  std::vector<Denial> out;
-  const auto now = keeper_->flush_network_log();
+  auto now = keeper_->flush_network_log();
+  if (!now) return {};
+  const auto before = std::exchange(last_, std::move(*now)).refused;
   // Equal where nothing was refused; less when dialer was started again meanwhile.
-  if (!now || *now == before_) return out;
+  if (last_.refused == before) return {};
   std::string segments[2];
   for (std::size_t i = 0; i < 2; ++i) {
     const auto fd = sys::open_beneath(data_dir_, egress::kLogFiles[i], O_RDONLY);
     if (fd) segments[i] = sys::read_all(fd->get(), 2 * egress::kLogSegment).value_or("");
   }
-  for (const auto& record : egress::read_log(segments[0], segments[1]).records) {
-    if (record.event != "connect" || record.verdict != "refused" || record.time < from_) continue;
+  return denials_of(egress::read_log(segments[0], segments[1]).records, from_);
+}
+
+std::vector<Denial> denials_of(const std::vector<egress::LogRecord>& records,
+                               std::string_view from) {
+  std::vector<Denial> out;
+  std::set<std::string> connected_to;
+  const auto add = [&](const egress::LogRecord& record) {
     Denial denial = denial_of(record);
     const bool known = std::any_of(out.begin(), out.end(), [&](const Denial& other) {
       return other.target == denial.target && other.hint == denial.hint;
     });
-    if (!known && out.size() < kMax) out.push_back(std::move(denial));
+    if (!known && out.size() < RefusalWatch::kMax) out.push_back(std::move(denial));
+  };
+  const auto is_new = [&](const egress::LogRecord& record) {
+    return record.verdict == "refused" && record.time >= from;
+  };
+  for (const auto& record : records) {
+    if (!is_new(record) || (record.event != "connect" && record.event != "end")) continue;
+    connected_to.insert(record.host);
+    add(record);
+  }
+  // Most names are asked for to connect to them, which says more.
+  for (const auto& record : records) {
+    if (is_new(record) && record.event == "resolve" && !connected_to.contains(record.host)) {
+      add(record);
+    }
   }
   return out;
 }

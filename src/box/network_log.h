@@ -5,12 +5,19 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "box/keeper_link.h"
+#include "egress/log.h"
 #include "temenos/exec_result.h"
 
 namespace temenos::box {
+
+// What is refused in `records`, from the time `from` on (RFC 3339): each destination once, and
+// names that were only looked up.
+std::vector<Denial> denials_of(const std::vector<egress::LogRecord>& records,
+                               std::string_view from);
 
 class RefusalWatch {
  public:
@@ -18,6 +25,8 @@ class RefusalWatch {
   static RefusalWatch begin(KeeperLink& keeper, int data_dir);
   // What was refused since, whoever asked for it: at most kMax, the first ones.
   std::vector<Denial> end();
+  // What has died of the network, as keeper said last.
+  const std::string& trouble() const { return last_.trouble; }
 
   static constexpr std::size_t kMax = 100;
 
@@ -25,7 +34,7 @@ class RefusalWatch {
   RefusalWatch(KeeperLink& keeper, int data_dir) : keeper_(&keeper), data_dir_(data_dir) {}
   KeeperLink* keeper_;
   int data_dir_;
-  std::uint32_t before_ = 0;
+  KeeperLink::NetworkNews last_;
   std::string from_;  // RFC 3339, as the log has it
 };
 

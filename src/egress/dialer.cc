@@ -97,6 +97,7 @@ class Dialer::Loop final : public Outside {
   void read_front();
   void send_replies();
   void drop_front();
+  void say_ended();
   int wait_ms();
 
   UniqueFd epoll_;
@@ -104,6 +105,7 @@ class Dialer::Loop final : public Outside {
   UniqueFd front_;
   std::uint32_t front_events_ = 0;
   bool self_tested_ = false;
+  std::uint32_t ending_for_ = 0;  // keeper, who waits for kEnded
   std::deque<std::pair<Reply, UniqueFd>> replies_;
   Log log_;
   NameTable names_;
@@ -189,6 +191,11 @@ Result<void> Dialer::Loop::on_record(const Control& control, std::vector<UniqueF
       log_.flush(now_);
       say({ControlType::kLogFlushed, static_cast<std::uint32_t>(log_.refused())});
       return {};
+    case ControlType::kEndRefused:
+      if (!fds.empty() || control.value == 0) break;
+      engine_.end_refused();
+      ending_for_ = control.value;
+      return {};
     default:
       break;
   }
@@ -262,6 +269,13 @@ void Dialer::Loop::on_front(std::uint32_t events) {
   }
 }
 
+// Of a front that was dropped nobody knows what it still has open.
+void Dialer::Loop::say_ended() {
+  if (ending_for_ == 0 || (front_ && engine_.ending() > 0)) return;
+  say({ControlType::kEnded, front_ ? ending_for_ : 0});
+  ending_for_ = 0;
+}
+
 int Dialer::Loop::wait_ms() {
   std::int64_t next = -1;
   for (const std::int64_t one : {resolver_.tick(now_), connector_.tick(now_), log_.tick(now_)}) {
@@ -275,6 +289,7 @@ Result<void> Dialer::Loop::serve() {
   for (;;) {
     const int wait = wait_ms();
     send_replies();
+    say_ended();
     epoll_event events[64];
     const int count = epoll_wait(epoll_.get(), events, 64, wait);
     if (count < 0 && errno != EINTR) return fail_errno(errno, "epoll_wait");

@@ -119,7 +119,7 @@ Callers::Answer Callers::answer(int socket, int session, const BoxLimits& limits
       put_text(reply, limits.notes());
       break;
     case Message::kRules: {
-      const auto replaced = egress.replace_rules(std::move(fds[0]));
+      const auto replaced = egress.replace_rules(std::move(fds[0]), request.value != 0);
       // Not a failure of the box, whose last word that would be.
       if (!replaced) {
         reply = failure(replaced.error());
@@ -130,6 +130,7 @@ Callers::Answer Callers::answer(int socket, int session, const BoxLimits& limits
     }
     case Message::kFlushNetworkLog:
       reply.value = egress.flush_log().value_or(0);
+      put_text(reply, egress.trouble());
       break;
     case Message::kAttach:
       if (too_many()) {

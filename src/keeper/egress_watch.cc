@@ -49,12 +49,28 @@ Result<UniqueFd> shared_memory(const char* name, std::size_t size) {
   return fd;
 }
 
-Result<void> tell(int control, ControlType type, std::span<const int> fds = {}) {
-  const Control message{type, 0};
+Result<void> tell(int control, ControlType type, std::span<const int> fds = {},
+                  std::uint32_t value = 0) {
+  const Control message{type, value};
   // Who does not read is about to be found dead; keeper waits for nobody.
   return sys::send_with_fds(control, {reinterpret_cast<const char*>(&message), sizeof message}, fds,
                             MSG_DONTWAIT);
 }
+
+// What dialer says may be the answer to an earlier question, for which nobody waits any more.
+bool answers(const Control& asked, const Control& said) {
+  switch (asked.type) {
+    case ControlType::kRules:
+      return said.type == ControlType::kRulesTaken || said.type == ControlType::kRulesRefused;
+    case ControlType::kFlushLog:
+      return said.type == ControlType::kLogFlushed;
+    default:
+      return said.type == ControlType::kEnded && (said.value == asked.value || said.value == 0);
+  }
+}
+
+constexpr char kDialerDied[] = "the dialer of the box's network has died; it is started again";
+constexpr char kFrontDied[] = "the front of the box's network has died; it is started again";
 
 // In the child: `fds` become descriptors 3 and up, and nothing else is left.
 [[noreturn]] void become(const std::string& program, std::span<const int> fds) {
@@ -128,6 +144,7 @@ Result<void> EgressWatch::start_dialer() {
 
 Result<void> EgressWatch::start_front() {
   TRY(start(front_, front_program_, {}));
+  front_has_older_ = false;
   std::vector<int> fds;
   for (const auto& listener : listeners_) fds.push_back(listener.get());
   return tell(front_.control.get(), ControlType::kListeners, fds);
@@ -166,7 +183,7 @@ int EgressWatch::timeout_ms() const {
   return wait;
 }
 
-void EgressWatch::note_death(Child& child, const char* name) {
+void EgressWatch::note_death(Child& child, const std::string& news) {
   child.control.reset();
   child.process.send(SIGKILL);
   child.process.wait();
@@ -176,7 +193,10 @@ void EgressWatch::note_death(Child& child, const char* name) {
   // The first time at once; one that cannot live is not started for ever without a pause.
   const auto pause = child.deaths == 1 ? 0ms : 50ms * (1 << std::min(child.deaths, 7));
   child.again = now + std::min<std::chrono::milliseconds>(pause, kLongestPause);
-  news_.push_back(std::string(name) + " of the box's network has died; it is started again");
+  news_.push_back(news);
+  ++deaths_;
+  trouble_ = news + (deaths_ > 1 ? " (" + std::to_string(deaths_) + " such ends so far)" : "");
+  if (&child == &dialer_) front_has_older_ = true;
 }
 
 bool EgressWatch::hear(Child& child) {
@@ -195,6 +215,7 @@ void EgressWatch::on_dialer(const Control& message) {
     case ControlType::kRulesTaken:
     case ControlType::kRulesRefused:
     case ControlType::kLogFlushed:
+    case ControlType::kEnded:
       answer_ = message;
       break;
     case ControlType::kSelfTested:
@@ -211,21 +232,21 @@ void EgressWatch::on_dialer(const Control& message) {
 void EgressWatch::check(std::span<const pollfd> polls) {
   if (!is_on_) return;
   bool join = false;
-  if (polls[0].revents != 0 && dialer_.control && !hear(dialer_)) note_death(dialer_, "the dialer");
-  if (polls[1].revents != 0 && front_.control && !hear(front_)) note_death(front_, "the front");
+  if (polls[0].revents != 0 && dialer_.control && !hear(dialer_)) note_death(dialer_, kDialerDied);
+  if (polls[1].revents != 0 && front_.control && !hear(front_)) note_death(front_, kFrontDied);
   const auto now = Clock::now();
   if (dialer_.again && now >= *dialer_.again) {
     if (start_dialer()) {
       join = true;
     } else {
-      note_death(dialer_, "the dialer");
+      note_death(dialer_, kDialerDied);
     }
   }
   if (front_.again && now >= *front_.again && has_listeners_) {
     if (start_front()) {
       join = true;
     } else {
-      note_death(front_, "the front");
+      note_death(front_, kFrontDied);
     }
   }
   // One that cannot be told is dead, which its control socket says next.
@@ -233,7 +254,8 @@ void EgressWatch::check(std::span<const pollfd> polls) {
 }
 
 // Keeper does nothing else meanwhile: dialer is ours, and one that hangs is not waited for long.
-Result<Control> EgressWatch::ask_dialer(ControlType type, std::span<const int> fds) {
+Result<Control> EgressWatch::ask_dialer(ControlType type, std::span<const int> fds,
+                                        std::uint32_t value) {
   if (!is_on_) {
     return fail(Code::kInvalidArgument, "the box has no filtered network",
                 "create one with the network mode filtered");
@@ -242,30 +264,50 @@ Result<Control> EgressWatch::ask_dialer(ControlType type, std::span<const int> f
       fail(Code::kExhausted, "the box's dialer does not answer", "try again in a moment");
   if (!dialer_.control) return no_answer;
   answer_.reset();
-  TRY(tell(dialer_.control.get(), type, fds));
+  TRY(tell(dialer_.control.get(), type, fds, value));
   const auto end = Clock::now() + kAnswerTime;
-  while (!answer_) {
+  while (!answer_ || !answers({type, value}, *answer_)) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd poll_dialer{dialer_.control.get(), POLLIN, 0};
     if (left <= 0 || poll(&poll_dialer, 1, static_cast<int>(left)) <= 0) return no_answer;
     if (!hear(dialer_)) {
-      note_death(dialer_, "the dialer");
+      note_death(dialer_, kDialerDied);
       return no_answer;
     }
   }
   return *answer_;
 }
 
-Result<void> EgressWatch::replace_rules(UniqueFd rules) {
+Result<void> EgressWatch::replace_rules(UniqueFd rules, bool narrowed) {
   const int fd = rules.get();
-  const auto answer = TRY(ask_dialer(ControlType::kRules, {&fd, 1}));
-  if (answer.type != ControlType::kRulesTaken) {
+  const auto answer = ask_dialer(ControlType::kRules, {&fd, 1});
+  if (!is_on_) return tl::make_unexpected(answer.error());
+  if (answer && answer->type != ControlType::kRulesTaken) {
     return fail(Code::kInvalidArgument, "the allowlist was not taken: the old one holds",
                 "shorten it");
   }
+  if (!answer) {
+    // Whether it has them, or takes them later, is not known; the next one gets what holds.
+    if (dialer_.control) note_death(dialer_, kDialerDied);
+    if (!narrowed) return tl::make_unexpected(answer.error());
+  }
   // Who is started again gets these.
   rules_ = std::move(rules);
+  if (narrowed) end_refused();
   return {};
+}
+
+// A front that the box has taken over may hold on to what it has: what it has not said to be ended
+// ends with it.
+void EgressWatch::end_refused() {
+  if (!front_.control) return;
+  if (!front_has_older_) {
+    const auto ended = ask_dialer(ControlType::kEndRefused, {}, ++ends_);
+    if (ended && ended->value == ends_) return;
+  }
+  note_death(front_,
+             "the front of the box's network was ended, with all that was open, since entries of "
+             "the allowlist were denied; it is started again");
 }
 
 Result<std::uint32_t> EgressWatch::flush_log() {

@@ -47,10 +47,15 @@ class EgressWatch {
   // What has happened to them since, for the audit log and people; then forgotten.
   std::vector<std::string> take_news() { return std::exchange(news_, {}); }
 
+  // The last of these, and how many there were; empty: none in this life of the box.
+  const std::string& trouble() const { return trouble_; }
+
   // A sealed file with one rule a line. They hold when this returns; an error: the old ones do.
-  Result<void> replace_rules(UniqueFd rules);
+  // `narrowed`: some are left out. Then what is open and not allowed any more has ended, or front
+  // has, with all that was open, since it did not say so.
+  Result<void> replace_rules(UniqueFd rules, bool narrowed);
   // What the box has asked for by now is in the log when this returns: how many of its connections
-  // were refused so far.
+  // and look-ups were refused so far.
   Result<std::uint32_t> flush_log();
 
   // Kills and reaps both.
@@ -69,10 +74,12 @@ class EgressWatch {
   Result<void> start_dialer();
   Result<void> start_front();
   Result<void> join_them();
-  void note_death(Child& child, const char* name);
+  void note_death(Child& child, const std::string& news);
   bool hear(Child& child);
   void on_dialer(const egress::Control& message);
-  Result<egress::Control> ask_dialer(egress::ControlType type, std::span<const int> fds);
+  Result<egress::Control> ask_dialer(egress::ControlType type, std::span<const int> fds,
+                                     std::uint32_t value = 0);
+  void end_refused();
   Result<void> tell_resolver();
 
   bool is_on_ = false;
@@ -83,11 +90,15 @@ class EgressWatch {
   Child front_;
   netns::Listeners listeners_;  // of the router, which is there as long as one of them is open
   bool has_listeners_ = false;
+  bool front_has_older_ = false;  // connections that this life of dialer knows nothing of
+  std::uint32_t ends_ = 0;        // that were asked for
   std::array<UniqueFd, 2> log_;
   UniqueFd names_;
   UniqueFd rules_;
   std::optional<egress::Control> answer_;  // dialer's last one
   std::vector<std::string> news_;
+  std::string trouble_;
+  int deaths_ = 0;
 };
 
 }  // namespace temenos::keeper

@@ -50,9 +50,10 @@ struct Message {
     kPing,            // caller → keeper: is the box alive?
     kStats,           // caller → keeper: what does the box use? The answer is a kOk with `numbers`
     kRules,           // caller → keeper: one descriptor, a sealed file with the rules of a filtered
-             // network, one a line; answered when they hold, or with a `value` and why they do not
-    kFlushNetworkLog,  // caller → keeper: answered when the log is whole; `value` connections were
-                       // refused so far
+             // network, one a line; `value` 1: some are left out, and what only they had allowed
+             // ends. Answered when they hold, or with a `value` and why they do not
+    kFlushNetworkLog,  // caller → keeper: answered when the log is whole; `value` connections and
+                       // look-ups were refused so far, `what` says which of its parts have died
     kOk,               // keeper → caller: what was asked for is done
     kNetwork,          // helper → keeper: the box has its network; the listeners of its router
   };
