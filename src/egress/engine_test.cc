@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -376,11 +377,14 @@ TEST_F(EngineTest, WhatTheListDoesNotAllowAnyMoreIsEnded) {
   }
   EXPECT_EQ(engine_.ending(), 0u);
   const auto log = read_log(log_text(), "");
-  EXPECT_EQ(log.records.back().event, "end");
-  EXPECT_EQ(log.records.back().verdict, "refused");
-  EXPECT_EQ(log.records.back().why, "not_allowed");
-  EXPECT_EQ(log.records.back().address, "198.51.100.7");
-  EXPECT_EQ(log.records.back().up, 5u);
+  const auto end = std::find_if(log.records.begin(), log.records.end(), [](const auto& record) {
+    return record.event == "end" && record.host == "198.51.100.7";
+  });
+  ASSERT_NE(end, log.records.end());
+  EXPECT_EQ(end->verdict, "refused");
+  EXPECT_EQ(end->why, "not_allowed");
+  EXPECT_EQ(end->address, "198.51.100.7");
+  EXPECT_EQ(end->up, 5u);
 }
 
 TEST_F(EngineTest, AFrontThatGoesOrForgetsEndsTheWait) {
