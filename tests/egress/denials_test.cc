@@ -84,7 +84,7 @@ TEST_P(DenialsTest, ARunSaysThemOnStderr) {
 }
 
 // A name is the box's choice of bytes: nothing of it moves a cursor or forges a line.
-TEST_P(DenialsTest, ControlBytesAreEscaped) {
+TEST_P(DenialsTest, ControlBytesInNamesGetNowhere) {
   const std::string script = R"sh(cat >/tmp/ask.py <<'END'
 import socket, struct
 evil = b'\x1b[2J\x07evil\nforged: line.net'
@@ -106,25 +106,23 @@ def head(name):
     peer = socket.create_connection(('198.18.0.1', 3128), 10)
     peer.sendall(b'CONNECT ' + name + b':443 HTTP/1.1\r\nHost: x\r\n\r\n')
     peer.recv(100)
-for ask in socks, dns, head: ask(evil)
-socks(b'\xff\xfe.net')
+def host(name):
+    peer = socket.create_connection(('allowed.site', 80), 10)
+    peer.sendall(b'GET / HTTP/1.1\r\nHost: ' + name + b'\r\n\r\n')
+    peer.recv(100)
+for ask, name in ((socks, evil), (dns, evil), (head, evil), (host, evil), (socks, b'\xff\xfe.net'),
+                  (socks, b'refused.site')):
+    try: ask(name)
+    except OSError: pass
 END
 python3 /tmp/ask.py)sh";
-  const auto as_json = run({"allowed.site"}, script, {"--json"});
-  const auto denials = denials_in(as_json);
-  EXPECT_THAT(denials, Not(IsEmpty()));
-  for (const auto& denial : denials) {
-    EXPECT_TRUE(std::all_of(denial.begin(), denial.end(), [](char c) {
-      return c >= ' ' && c < 127;
-    })) << denial;
-  }
-  EXPECT_THAT(denials, ::testing::Contains(HasSubstr("\\x1b[2J\\x07evil")));
-  const auto said = run({"allowed.site"}, script);
-  EXPECT_THAT(said.err, AllOf(HasSubstr("x1b[2J"), Not(HasSubstr("\x1b")), Not(HasSubstr("\x07"))));
-  std::istringstream in(said.err);
-  for (std::string line; std::getline(in, line);) {
-    EXPECT_THAT(line, ::testing::StartsWith("temenos: refused: ")) << said.err;
-  }
+  // What is no name is refused and is nobody's destination; the last one is a name.
+  EXPECT_THAT(denials_in(run({"allowed.site"}, script, {"--json"})),
+              UnorderedElementsAre("egress allowed.site:80 (no rule opens it: malformed)",
+                                   "egress refused.site:443 (--allow-host refused.site)"));
+  EXPECT_EQ(run({"allowed.site"}, script).err,
+            "temenos: refused: allowed.site:80 (no rule opens it: malformed)\n"
+            "temenos: refused: refused.site:443 (--allow-host refused.site)\n");
 }
 
 // A box without a name has no log that outlives it: who waits for its command is told.

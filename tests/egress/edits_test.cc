@@ -73,11 +73,11 @@ class EditsTest : public EgressTest {
   // A command with a connection to each host, which says "open", then what becomes of the first
   // one, and whether the second one still carries something.
   std::unique_ptr<Program> open_both(const std::string& first, const std::string& second) const {
-    auto program = start_tool(
-        {"exec", kBox, "bash", "-c",
-         "exec 3<>/dev/tcp/" + first + "/2525 && head -1 <&3 && exec 4<>/dev/tcp/" + second +
-             "/2525 && head -1 <&4 && echo open && cat <&3; echo first: closed;"
-             "echo still there >&4 && head -1 <&4 || echo second: closed"});
+    const std::string script = "trap '' PIPE; exec 3<>/dev/tcp/" + first +
+                               "/2525 && head -1 <&3 && exec 4<>/dev/tcp/" + second +
+                               "/2525 && head -1 <&4 && echo open; cat <&3; echo first: closed; "
+                               "echo still there >&4; read -r line <&4; echo second: $line";
+    auto program = start_tool({"exec", kBox, "bash", "-c", script});
     EXPECT_TRUE(program->wait_for("open\n")) << program->output();
     return program;
   }
@@ -201,10 +201,10 @@ TEST_P(EditsTest, WhatIsRefusedChangesNothing) {
   EXPECT_THAT(lines({"allowed", kBox}), ElementsAre("@pypi", "one.world.site:2525"));
   EXPECT_THAT(reach("one.world.site"), HasSubstr("reached"));
   EXPECT_THAT(reach("two.world.site"), Not(HasSubstr("reached")));
-  EXPECT_THAT(lines({"allow", kBox, "*.world.site"}), Not(IsEmpty()));
+  EXPECT_THAT(lines({"allow", kBox, "*.world.site:*"}), Not(IsEmpty()));
   EXPECT_THAT(lines({"deny", kBox, "one.world.site:2525"}),
-              ElementsAre("*.world.site", "@pypi",
-                          "note some of one.world.site:2525 is still allowed, by *.world.site"));
+              ElementsAre("*.world.site:*", "@pypi",
+                          "note one.world.site:2525 is still allowed, by *.world.site:*"));
   lines({"remove", kBox});
   lines({"create", kBox});
   for (const char* verb : {"allow", "deny", "allowed"}) {
@@ -221,7 +221,7 @@ TEST_P(EditsTest, ADenyClosesWhatIsOpenAndNothingElse) {
   const pid_t front = part("temenos-front");
   EXPECT_THAT(lines({"deny", kBox, "one.world.site:2525"}), ElementsAre("two.world.site:2525"));
   const auto said = command->finish(patience(60));
-  EXPECT_THAT(said.out, HasSubstr("first: closed\nstill there"));
+  EXPECT_THAT(said.out, HasSubstr("first: closed\nsecond: still there"));
   EXPECT_EQ(part("temenos-front"), front);
   // An entry that another one still allows, and the other way round: a TLS-only rule is not enough
   // for what nobody has looked at.
@@ -230,7 +230,7 @@ TEST_P(EditsTest, ADenyClosesWhatIsOpenAndNothingElse) {
   lines({"deny", kBox, "two.world.site:2525"});
   lines({"allow", kBox, "one.world.site", "two.world.site:2525"});
   lines({"deny", kBox, "*.world.site:2525"});
-  EXPECT_THAT(more->finish(patience(60)).out, HasSubstr("first: closed\nstill there"));
+  EXPECT_THAT(more->finish(patience(60)).out, HasSubstr("first: closed\nsecond: still there"));
   EXPECT_EQ(part("temenos-front"), front);
 }
 
@@ -242,7 +242,7 @@ TEST_P(EditsTest, AFrontThatDoesNotEndThemIsEnded) {
   kill_part("temenos-front", SIGSTOP);
   EXPECT_THAT(lines({"deny", kBox, "one.world.site:2525"}), ElementsAre("two.world.site:2525"));
   EXPECT_EQ(kill(front, 0), -1) << "front is still there when the deny has returned";
-  EXPECT_THAT(command->finish(patience(60)).out, HasSubstr("first: closed\nsecond: closed"));
+  EXPECT_THAT(command->finish(patience(60)).out, HasSubstr("first: closed\nsecond:\n"));
   EXPECT_TRUE(reached_soon("two.world.site"));
   EXPECT_THAT(reach("one.world.site"), Not(HasSubstr("reached")));
   EXPECT_THAT(audit(), HasSubstr("the front of the box's network was ended"));
@@ -255,7 +255,7 @@ TEST_P(EditsTest, ConnectionsOfAnEarlierDialerAreClosedToo) {
   kill_part("temenos-dialer");
   EXPECT_TRUE(reached_soon("two.world.site"));
   lines({"deny", kBox, "one.world.site:2525"});
-  EXPECT_THAT(command->finish(patience(60)).out, HasSubstr("first: closed\nsecond: closed"));
+  EXPECT_THAT(command->finish(patience(60)).out, HasSubstr("first: closed\nsecond:\n"));
   EXPECT_TRUE(reached_soon("two.world.site"));
   // From here on they are known again.
   const auto more = open_both("two.world.site", "two.world.site");
