@@ -34,7 +34,7 @@ enum class ControlType : std::uint32_t {
   kSelfTested = 19,     // the box's own request was refused, by way of front
   kLogFlushed = 21,     // `value` connections and look-ups were refused since dialer began
   kWantsResolver = 20,  // before a look-up, when the last answer is some seconds old
-  // front has said that they have: the `value` that was asked with. 0: there is no front who could.
+  // front has said that they have: the `value` that was asked with. 0: front may have others.
   kEnded = 22,
 };
 

@@ -269,10 +269,10 @@ void Dialer::Loop::on_front(std::uint32_t events) {
   }
 }
 
-// Of a front that was dropped nobody knows what it still has open.
+// Of a front that was dropped, or has used ids twice, nobody knows what it still has open.
 void Dialer::Loop::say_ended() {
   if (ending_for_ == 0 || (front_ && engine_.ending() > 0)) return;
-  say({ControlType::kEnded, front_ ? ending_for_ : 0});
+  say({ControlType::kEnded, front_ && engine_.knows_all() ? ending_for_ : 0});
   ending_for_ = 0;
 }
 

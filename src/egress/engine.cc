@@ -158,7 +158,7 @@ void Engine::refuse(const Request& request, const Destination& to, Why why, std:
   } else {
     note(pending, "refused", why, "", now);
   }
-  untrack(request.id);
+  forget(request.id);
   answer(request.id, Verdict::kRefused, why, to);
 }
 
@@ -263,7 +263,7 @@ void Engine::finish(std::uint64_t ticket, Verdict verdict, Why why, int sys_errn
   const Pending pending = std::move(found->second);
   pending_.erase(found);
   note(pending, verdict == Verdict::kFailed ? "failed" : "refused", why, "", now);
-  untrack(pending.id);
+  forget(pending.id);
   answer(pending.id, verdict, why, pending.to, sys_errno);
 }
 
@@ -378,8 +378,8 @@ void Engine::take_report(const Request& request, std::int64_t now) {
 }
 
 Engine::Tracked& Engine::track(std::uint64_t id, const Destination& to, const std::string& rule) {
-  untrack(id);
-  if (tracked_.size() >= kMaxTracked) untrack(tracked_order_.begin()->second);
+  forget(id);
+  if (tracked_.size() >= kMaxTracked) forget(tracked_order_.begin()->second);
   const std::uint64_t order = next_order_++;
   tracked_order_.emplace(order, id);
   return tracked_.emplace(id, Tracked{.order = order, .to = to, .rule = rule}).first->second;
@@ -391,6 +391,13 @@ void Engine::untrack(std::uint64_t id) {
   if (found->second.ending != Why::kNone) --ending_;
   tracked_order_.erase(found->second.order);
   tracked_.erase(found);
+}
+
+// Without a report: front may still have it.
+void Engine::forget(std::uint64_t id) {
+  const auto found = tracked_.find(id);
+  if (found != tracked_.end() && found->second.connected) has_forgotten_ = true;
+  untrack(id);
 }
 
 Why Engine::why_not_any_more(const Tracked& tracked) const {
@@ -422,6 +429,7 @@ void Engine::drop_front() {
   tracked_.clear();
   tracked_order_.clear();
   ending_ = 0;
+  has_forgotten_ = false;
 }
 
 }  // namespace temenos::egress

@@ -70,6 +70,9 @@ class Engine {
   void end_refused();
   // How many of those it has not reported yet.
   std::size_t ending() const { return ending_; }
+  // Every connection that front was given is known here, or was reported. A front that uses an id
+  // again, or has more than it may have, makes it false.
+  bool knows_all() const { return !has_forgotten_; }
   // front is gone, and all that it waited for; answers that are under way come to nothing.
   void drop_front();
   std::size_t outstanding() const { return pending_.size(); }
@@ -117,6 +120,7 @@ class Engine {
   void refuse(const Request& request, const Destination& to, Why why, std::int64_t now);
   Tracked& track(std::uint64_t id, const Destination& to, const std::string& rule);
   void untrack(std::uint64_t id);
+  void forget(std::uint64_t id);
   Why why_not_any_more(const Tracked& tracked) const;
 
   Outside& outside_;
@@ -130,6 +134,7 @@ class Engine {
   std::map<std::uint64_t, std::uint64_t> tracked_order_;
   std::uint64_t next_order_ = 1;
   std::size_t ending_ = 0;
+  bool has_forgotten_ = false;
 };
 
 }  // namespace temenos::egress

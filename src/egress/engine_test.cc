@@ -401,7 +401,19 @@ TEST_F(EngineTest, AFrontThatGoesOrForgetsEndsTheWait) {
     if (i == 0) EXPECT_TRUE(send(by_name(Ask::kDestination, "evil.com", 22)));
     if (i == 1) engine_.drop_front();
     EXPECT_EQ(engine_.ending(), 0u);
+    EXPECT_EQ(engine_.knows_all(), i == 1);
   }
+  // More than a front of ours ever has.
+  for (std::size_t i = 0; i <= kMaxTracked; ++i) {
+    EXPECT_TRUE(engine_.knows_all()) << i;
+    Request request = by_name(Ask::kDestination, "a.net", 22);
+    request.id = 1000 + i;
+    EXPECT_TRUE(send(request));
+    found({"203.0.113.1"});
+    engine_.on_connected(outside_.dials.back().ticket, connected("203.0.113.1"), now_);
+    outside_.connections.clear();
+  }
+  EXPECT_FALSE(engine_.knows_all());
 }
 
 TEST_F(EngineTest, WhatWaitsIsBounded) {
