@@ -109,6 +109,11 @@ std::vector<Request> FakeDialer::wait_for(const std::vector<Request>& from, std:
 std::vector<Request> FakeDialer::asks(std::size_t count) { return wait_for(asks_, count); }
 std::vector<Request> FakeDialer::reports(std::size_t count) { return wait_for(reports_, count); }
 
+void FakeDialer::end(std::uint64_t id) {
+  const Reply reply{.id = id, .verdict = Verdict::kEnd, .why = Why::kNotAllowed};
+  must(send(socket_.get(), &reply, sizeof reply, MSG_NOSIGNAL) == sizeof reply);
+}
+
 void FakeDialer::run() {
   for (;;) {
     pollfd entries[] = {{socket_.get(), POLLIN, 0}, {stop_reader_.get(), POLLIN, 0}};

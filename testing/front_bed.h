@@ -40,6 +40,8 @@ class FakeDialer {
   // Waits until so many have come; those that have, if the time is over.
   std::vector<egress::Request> asks(std::size_t count = 0);
   std::vector<egress::Request> reports(std::size_t count = 0);
+  // The connection that was asked for by `id` may be no longer.
+  void end(std::uint64_t id);
   // Dies: its end of the socket is closed.
   void stop();
 

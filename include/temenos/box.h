@@ -30,6 +30,7 @@
 #include <string_view>
 #include <vector>
 
+#include "temenos/allowlist_edit.h"
 #include "temenos/box_stats.h"
 #include "temenos/error.h"
 #include "temenos/exec.h"
@@ -98,7 +99,8 @@ class Box {
   std::string_view end_reason() const;
   // What it uses and what holds its limits, while it lives: does not start it.
   Result<BoxStats> stats();
-  // To be shown to the person who started it, a line each.
+  // To be shown to the person who started it, a line each. Calls add to it: when a part of a
+  // filtered network has died, exec() does.
   const std::vector<std::string>& warnings() const;
   // Something else than the programs in it holds its network to the policy. Where nothing does
   // (cooperative enforcement, the host's network), the reason says so; else it is empty.
@@ -147,6 +149,16 @@ class Box {
   // Makes a listener on the host's loopback (port 0: any) and connects whoever comes there to the
   // box, for as long as this handle lives. Gives its port. Every user of the host can connect.
   Result<std::uint16_t> forward(const PortTarget& target, std::uint16_t host_port = 0);
+
+  // ---- the allowlist of a filtered network; see allowlist_edit.h for what holds when
+  // kInvalidArgument, all three: the box's network has none.
+  Result<std::vector<std::string>> allowed_hosts() const;
+  // Entries as in a policy (network.h). All or none: kInvalidArgument names the first bad one. One
+  // that is there already is fine.
+  Result<AllowlistEdit> allow_hosts(const std::vector<std::string>& entries);
+  // Entries as the list has them, in any spelling. All or none: kNotFound says what the list has
+  // instead of the first one that is not there.
+  Result<AllowlistEdit> deny_hosts(const std::vector<std::string>& entries);
 
   // ---- files
   // At most `max` bytes from `offset`, of a regular file.

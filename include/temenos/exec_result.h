@@ -14,8 +14,8 @@ namespace temenos {
 
 // Something that the policy refused while the exec ran.
 struct Denial {
-  std::string kind;    // "egress", "dns", ...
-  std::string target;  // what was asked for, as asked: escape before printing
+  std::string kind;    // "egress": a connection; "dns": a name that was only looked up
+  std::string target;  // HOST:PORT; of "dns" a name. Escape before printing
   std::string rule;    // the rule that refused it, or "default"
   std::string hint;    // the command that would allow it
   std::string time;    // RFC 3339, UTC

@@ -1,5 +1,6 @@
 // What a box may do: a frozen value, complete and checked. Made by Policy::Builder
-// (policy_builder.h), from JSON or from TOML, and derived only by restrict(), which can but narrow.
+// (policy_builder.h), from JSON or from TOML, and derived only by restrict(), which can but narrow,
+// and by with_allowlist().
 // It trusts nothing of the text it is made from; it does no I/O, so what only the host can tell
 // (where a symlink leads, whose home a directory is) is checked by the box layer.
 //
@@ -104,6 +105,10 @@ class Policy {
 
   // The same policy, narrowed. Any widening is kPolicyViolation and names the field.
   Result<Policy> restrict(const Restriction& restriction) const;
+
+  // The same policy with another allowlist, which may be wider: what the user of a box makes of it
+  // by Box::allow_hosts() and deny_hosts(). Only with the network `filtered`.
+  Result<Policy> with_allowlist(std::vector<HostRule> rules) const;
 
   bool operator==(const Policy&) const = default;
 

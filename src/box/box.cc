@@ -155,7 +155,10 @@ Result<ExecResult> Box::exec(const ExecRequest& request, const ExecIo& io) {
     result->oom = !result->oom_evidence.empty();
     if (result->oom) impl_->oom = keeper::OomWatch::begin();
   }
-  if (result && refusals) result->denials = refusals->end();
+  if (refusals) {
+    if (result) result->denials = refusals->end();
+    impl_->handle.note_trouble(refusals->trouble());
+  }
   impl_->log.write(event_of(full, result));
   return result;
 }

@@ -138,6 +138,7 @@ std::string_view BoxHandle::why_network_is_free() const {
 Result<void> BoxHandle::prepare(const Policy& policy, const StartOptions& options) {
   mounts_ = TRY(resolve_mounts(policy, options.project_dir, dirs_));
   warnings_ = mounts_.warnings;
+  trouble_.clear();
   take_settings(policy);
   if (network_ == NetworkMode::kHost || cooperative_) warnings_.emplace_back(why_network_is_free());
   if (record_ && policy->scratch != Scratch::kDisk) {
@@ -154,6 +155,7 @@ Result<BoxHandle> BoxHandle::start(const Policy& policy, const HostDirs& dirs,
   TRY(refuse_what_is_not_built(policy));
   BoxHandle box;
   box.dirs_ = dirs;
+  box.policy_ = policy;
   TRY(box.prepare(policy, options));
   box.data_ = TRY(store::stage(dirs.data, store::Kind::kRun));
   auto launched = store::publish(dirs.data, store::Kind::kRun, box.data_, random_hex(8));
@@ -213,6 +215,8 @@ Result<bool> BoxHandle::ensure_started(const StartOptions& options) {
   const UniqueFd turn = TRY(store::take_turn(data_, kTurnPatience));
   // Another one may have started it while we waited.
   if (attach()) return false;
+  // And others may have edited it.
+  *record_ = TRY(read_record(data_.directory.get()));
   const Policy& policy = record_->policy;
   TRY(refuse_what_is_not_built(policy));
   TRY(store::take_life(data_, kLifePatience));
@@ -308,6 +312,12 @@ Result<BoxStats> BoxHandle::stats() {
 std::optional<RefusalWatch> BoxHandle::watch_refusals() {
   if (network_ != NetworkMode::kFiltered || !keeper_) return std::nullopt;
   return RefusalWatch::begin(*keeper_, data_.directory.get());
+}
+
+void BoxHandle::note_trouble(const std::string& trouble) {
+  if (trouble.empty() || trouble == trouble_) return;
+  trouble_ = trouble;
+  warnings_.push_back(trouble);
 }
 
 bool BoxHandle::ran_out_of_memory() {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "box/allowlist_plan.h"
 #include "box/autoexec_report.h"
 #include "box/box_record.h"
 #include "box/host_dirs.h"
@@ -27,6 +28,7 @@
 #include "cgroup/trial.h"
 #include "keeper/end_reason.h"
 #include "store/data_dir.h"
+#include "temenos/allowlist_edit.h"
 #include "temenos/box_stats.h"
 #include "temenos/error.h"
 #include "temenos/policy.h"
@@ -105,8 +107,15 @@ class BoxHandle {
   }
   // What it uses now; it must have been started or attached.
   Result<BoxStats> stats();
+  // The allowlist now, whoever has edited it.
+  Result<Rules> allowlist() const;
+  // allowlist_edit.h says what holds when.
+  enum class Edit { kAllow, kDeny };
+  Result<AllowlistEdit> edit_allowlist(Edit edit, const Rules& rules);
   // What its network refuses from now on; nothing for a box without a filtered one.
   std::optional<RefusalWatch> watch_refusals();
+  // What has died of its network becomes a warning, once.
+  void note_trouble(const std::string& trouble);
   // The kernel has killed for want of memory in the box: it is about to end, or has ended.
   bool ran_out_of_memory();
   // A limit of memory is kept for this box: want of it ends the box by name.
@@ -143,14 +152,19 @@ class BoxHandle {
   Result<void> launch(const Policy& policy, const StartOptions& options, bool durable);
   void take_settings(const Policy& policy);
   Result<void> prepare(const Policy& policy, const StartOptions& options);
+  Result<Policy> policy_now() const;
+  Result<void> keep_policy(const Policy& policy);
+  Result<void> apply_allowlist(KeeperLink& link, const Rules& rules, Edit edit);
   std::string group_name() const;
   BoxEnd look_again() const;
 
   HostDirs dirs_;
   store::DataDir data_;
   std::unique_ptr<BoxRecord> record_;  // with a name only
+  std::optional<Policy> policy_;       // without
   Mounts mounts_;                      // without a name: held until the look at the end
   std::vector<std::string> warnings_;
+  std::string trouble_;  // the last one of the network
   bool memory_is_held_ = false;
   std::map<std::string, std::string> env_;
   NetworkMode network_ = NetworkMode::kNone;

@@ -1,5 +1,7 @@
 #include "box/box_record.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <boost/uuid/name_generator_sha1.hpp>
 #include <boost/uuid/uuid.hpp>
@@ -8,10 +10,14 @@
 #include "base/try.h"
 #include "codec/json.h"
 #include "codec/object_reader.h"
+#include "store/atomic_file.h"
+#include "sys/file_sys.h"
 
 namespace temenos::box {
 namespace {
 
+constexpr char kRecord[] = "temenos-box.json";
+constexpr std::size_t kMaxRecord = 4u << 20;
 constexpr std::size_t kMaxName = 63;
 constexpr std::int64_t kVersion = 1;
 // Of these ids and of nothing else.
@@ -52,7 +58,7 @@ std::string to_json(const BoxRecord& record) {
 }
 
 Result<BoxRecord> box_record_from_json(std::string_view text) {
-  const auto document = TRY(parse_json(text, {.max_bytes = 4u << 20}));
+  const auto document = TRY(parse_json(text, {.max_bytes = kMaxRecord}));
   auto reader = TRY(ObjectReader::of(document, ""));
   const auto version = TRY(reader.integer("version"));
   if (version != kVersion) {
@@ -66,6 +72,15 @@ Result<BoxRecord> box_record_from_json(std::string_view text) {
   Policy policy = TRY(Policy::from_json(TRY(reader.string("policy"))));
   TRY(reader.finish());
   return BoxRecord{std::move(name), std::move(project), std::move(created), std::move(policy)};
+}
+
+Result<BoxRecord> read_record(int directory) {
+  const UniqueFd file = TRY(sys::open_beneath(directory, kRecord, O_RDONLY));
+  return box_record_from_json(TRY(sys::read_all(file.get(), kMaxRecord)));
+}
+
+Result<void> write_record(int directory, const BoxRecord& record) {
+  return store::write_atomically(directory, kRecord, to_json(record));
 }
 
 }  // namespace temenos::box

@@ -1,5 +1,6 @@
 // What a box with a name is, as its data dir keeps it (temenos-box.json): who it belongs to and its
-// policy. Written whole when the box is made; nothing that a box could write is ever read here.
+// policy. Written whole, when the box is made and when its allowlist is edited, by who has the turn
+// (store/data_dir.h); nothing that a box could write is ever read here.
 //
 // Thread-safety: plain values and functions.
 #pragma once
@@ -29,5 +30,8 @@ struct BoxRecord {
 
 std::string to_json(const BoxRecord& record);
 Result<BoxRecord> box_record_from_json(std::string_view text);
+// In the data dir `directory`.
+Result<BoxRecord> read_record(int directory);
+Result<void> write_record(int directory, const BoxRecord& record);
 
 }  // namespace temenos::box

@@ -1,28 +1,17 @@
 #include "box/box_store.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 
 #include "base/text.h"
 #include "base/time.h"
 #include "base/try.h"
 #include "keeper/keeper.h"
-#include "store/atomic_file.h"
-#include "sys/file_sys.h"
 
 namespace temenos::box {
 namespace {
 
-constexpr char kRecord[] = "temenos-box.json";
-constexpr std::size_t kMaxRecord = 4u << 20;
 constexpr auto kKind = store::Kind::kBoxes;
 constexpr std::chrono::seconds kTurnPatience{100};  // as long as a start or an end may take
-
-Result<BoxRecord> read_record(const store::DataDir& dir) {
-  const UniqueFd file = TRY(sys::open_beneath(dir.directory.get(), kRecord, O_RDONLY));
-  return box_record_from_json(TRY(sys::read_all(file.get(), kMaxRecord)));
-}
 
 }  // namespace
 
@@ -37,7 +26,7 @@ Result<BoxHandle> BoxStore::create(const BoxName& name, const std::string& proje
   }
   BoxRecord record{name, project_dir, utc_now(), policy};
   store::DataDir dir = TRY(store::stage(dirs_.data, kKind));
-  auto made = store::write_atomically(dir.directory.get(), kRecord, to_json(record));
+  auto made = write_record(dir.directory.get(), record);
   if (made) made = store::publish(dirs_.data, kKind, dir, id_of(name));
   if (!made) {
     (void)store::remove(dirs_.data, kKind, std::move(dir), keeper::remove_box);
@@ -64,7 +53,7 @@ Result<store::DataDir> BoxStore::open_dir(const BoxName& name) const {
 
 Result<BoxHandle> BoxStore::find(const BoxName& name) const {
   auto dir = TRY(open_dir(name));
-  auto record = read_record(dir);
+  auto record = read_record(dir.directory.get());
   if (record && !(record->name == name)) {
     record = fail(Code::kConflict, "its record names another box", "remove the box");
   }
@@ -85,7 +74,7 @@ Result<std::vector<BoxInfo>> BoxStore::list() const {
     const auto dir = store::open(dirs_.data, kKind, id);
     if (!dir) continue;  // removed since
     info.alive = store::is_alive(*dir);
-    auto record = read_record(*dir);
+    auto record = read_record(dir->directory.get());
     if (record) {
       info.name = record->name;
       info.project_dir = record->project_dir;

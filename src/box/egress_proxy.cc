@@ -110,7 +110,7 @@ std::string_view EgressProxy::enforcement_reason() const {
 
 Result<void> EgressProxy::set_rules(std::span<const HostRule> rules) {
   const UniqueFd file = TRY(rules_file(rules));
-  auto set = impl_->keeper.set_rules(file.get());
+  auto set = impl_->keeper.set_rules(file.get(), true);
   if (!set) return tl::make_unexpected(impl_->explain(std::move(set).error()));
   return {};
 }

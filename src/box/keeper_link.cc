@@ -220,20 +220,21 @@ Result<void> KeeperLink::add_job(std::uint32_t number, std::uint32_t segment_lim
   return {};
 }
 
-Result<void> KeeperLink::set_rules(int sealed_file) {
+Result<void> KeeperLink::set_rules(int sealed_file, bool narrowed) {
   Message message;
   message.kind = Message::kRules;
+  message.value = narrowed ? 1 : 0;
   const auto reply = TRY(request(message, {&sealed_file, 1}));
   if (reply.value != 0) return tl::make_unexpected(keeper::to_error(reply));
   return {};
 }
 
-Result<std::uint32_t> KeeperLink::flush_network_log() {
+Result<KeeperLink::NetworkNews> KeeperLink::flush_network_log() {
   Message message;
   message.kind = Message::kFlushNetworkLog;
   const auto reply = TRY(request(message, {}));
   if (reply.code != 0) return tl::make_unexpected(keeper::to_error(reply));
-  return reply.value;
+  return NetworkNews{reply.value, keeper::text_of(reply)};
 }
 
 Result<keeper::ProxyAddress> KeeperLink::proxy() {

@@ -47,10 +47,14 @@ class KeeperLink {
   Result<void> add_job(std::uint32_t number, std::uint32_t segment_limit,
                        const std::array<UniqueFd, 2>& segments);
   // The rules of a filtered network, one a line; they hold when this returns, or the old ones do.
-  Result<void> set_rules(int sealed_file);
-  // What the box has asked its network for by now is in the log; a number that grows with each
-  // connection that is refused.
-  Result<std::uint32_t> flush_network_log();
+  // `narrowed`: some are left out; what is open and not allowed any more is over when this returns.
+  Result<void> set_rules(int sealed_file, bool narrowed);
+  struct NetworkNews {
+    std::uint32_t refused = 0;  // grows with each connection and look-up that is refused
+    std::string trouble;        // what has died of it, in this life of the box; or empty
+  };
+  // What the box has asked its network for by now is in the log.
+  Result<NetworkNews> flush_network_log();
   // Where its proxy is; port 0 when it is none.
   Result<keeper::ProxyAddress> proxy();
   // The keeper answers, so the box lives. While it ends the box, this waits for its last word.

@@ -120,7 +120,11 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
         "no git repository here, so this directory is not in the box: --write . or --read . mounts "
         "it");
   }
-  for (const auto& warning : box.warnings()) warn("warning: " + warning);
+  std::size_t warned = 0;
+  const auto say_warnings = [&box, &warned] {
+    for (; warned < box.warnings().size(); ++warned) warn("warning: " + box.warnings()[warned]);
+  };
+  say_warnings();
 
   ExecRequest request;
   request.argv = invocation.command;
@@ -142,6 +146,7 @@ Result<int> run(const BoxFlags& box_flags, const ExecFlags& exec_flags,
   io.signal_fd = signals.get();
   auto result =
       exec_flags.tty ? exec_on_terminal(box, request, io, signals) : box.exec(request, io);
+  say_warnings();
   if (!result) {
     TRY(finish(box));
     if (exec_flags.json) print_json(result.error(), box.end_reason());

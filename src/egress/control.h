@@ -26,14 +26,19 @@ enum class ControlType : std::uint32_t {
   kRules = 4,     // carries a sealed file with one rule in canonical form a line; replaces the list
   kResolver = 5,  // carries sealed files: resolv.conf and hosts of the host, as they are now
   kFlushLog = 6,  // all that is known by now is to be in the log; answered by kLogFlushed
+  // Connections that the list does not allow any more are to end; answered by kEnded. `value` is
+  // keeper's and not 0.
+  kEndRefused = 7,
   // from both
   kJailed = 16,  // locked down; nothing of the box was read before
   // dialer to keeper
   kRulesTaken = 17,  // `value` rules; or refused whole, the old ones hold: kRulesRefused
   kRulesRefused = 18,
   kSelfTested = 19,     // the box's own request was refused, by way of front
-  kLogFlushed = 21,     // `value` connections were refused since dialer began
+  kLogFlushed = 21,     // `value` connections and look-ups were refused since dialer began
   kWantsResolver = 20,  // before a look-up, when the last answer is some seconds old
+  // front has said that they have: the `value` that was asked with. 0: front may have others.
+  kEnded = 22,
 };
 
 enum class Listener : std::uint32_t {

@@ -64,6 +64,9 @@ enum class Verdict : std::uint32_t {
   kFailed = 6,    // allowed, and there is no connection
   kResolved = 7,  // `number` is the name's; `allowed`
   kNamed = 8,
+  // Asked for by nobody: connection `id`, which was made, is not allowed any more. It is to be
+  // ended and reported, also when it has ended already.
+  kEnd = 9,
 };
 
 struct Request {

@@ -107,6 +107,7 @@ class Dialer::Loop final : public Outside {
   void read_front(std::size_t most, std::size_t most_replies);
   void send_replies();
   void drop_front();
+  void say_ended();
   int wait_ms();
 
   UniqueFd epoll_;
@@ -115,6 +116,7 @@ class Dialer::Loop final : public Outside {
   std::optional<std::uint32_t> front_events_;
   std::int64_t retry_at_ = 0;  // 0: its socket says when
   bool self_tested_ = false;
+  std::uint32_t ending_for_ = 0;  // keeper, who waits for kEnded
   std::deque<std::pair<Reply, UniqueFd>> replies_;
   Log log_;
   NameTable names_;
@@ -201,6 +203,11 @@ Result<void> Dialer::Loop::on_record(const Control& control, std::vector<UniqueF
       log_.flush(now_);
       say({ControlType::kLogFlushed, static_cast<std::uint32_t>(log_.refused())});
       return {};
+    case ControlType::kEndRefused:
+      if (!fds.empty() || control.value == 0) break;
+      engine_.end_refused();
+      ending_for_ = control.value;
+      return {};
     default:
       break;
   }
@@ -281,6 +288,13 @@ void Dialer::Loop::on_front(std::uint32_t events) {
   }
 }
 
+// Of a front that was dropped, or has used ids twice, nobody knows what it still has open.
+void Dialer::Loop::say_ended() {
+  if (ending_for_ == 0 || (front_ && engine_.ending() > 0)) return;
+  say({ControlType::kEnded, front_ && engine_.knows_all() ? ending_for_ : 0});
+  ending_for_ = 0;
+}
+
 int Dialer::Loop::wait_ms() {
   std::int64_t next = -1;
   for (const std::int64_t one : {resolver_.tick(now_), connector_.tick(now_), log_.tick(now_)}) {
@@ -294,6 +308,7 @@ Result<void> Dialer::Loop::serve() {
   for (;;) {
     int wait = wait_ms();
     send_replies();
+    say_ended();
     if (retry_at_ != 0 && (wait < 0 || wait > kRetryMs)) wait = kRetryMs;
     epoll_event events[64];
     const int count = epoll_wait(epoll_.get(), events, 64, wait);

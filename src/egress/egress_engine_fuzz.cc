@@ -165,6 +165,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     require(engine.outstanding() <= kMaxOutstanding);
     if (what == 0xff) engine.drop_front();
+    if (what == 0xfe) {
+      // The list is what it was: all that was allowed is.
+      engine.end_refused();
+      require(engine.ending() == 0);
+    }
   }
   return 0;
 }

@@ -158,7 +158,7 @@ void Engine::refuse(const Request& request, const Destination& to, Why why, std:
   } else {
     note(pending, "refused", why, "", now);
   }
-  untrack(request.id);
+  forget(request.id);
   answer(request.id, Verdict::kRefused, why, to);
 }
 
@@ -257,10 +257,10 @@ void Engine::on_connected(std::uint64_t ticket, Connected connected, std::int64_
   }
   const Pending pending = std::move(found->second);
   pending_.erase(found);
-  const std::string address = format_block(connected.address);
-  note(pending, "allowed", Why::kNone, address, now);
+  note(pending, "allowed", Why::kNone, format_block(connected.address), now);
   Tracked& tracked = track(pending.id, pending.to, decision.rule);
-  tracked.address = address;
+  tracked.address = connected.address;
+  tracked.seen = pending.ask == Ask::kConnect;
   tracked.connected = true;
   answer(pending.id, pending.ask == Ask::kDestination ? Verdict::kAny : Verdict::kConnected,
          Why::kNone, pending.to, 0, std::move(connected.fd));
@@ -272,7 +272,7 @@ void Engine::finish(std::uint64_t ticket, Verdict verdict, Why why, int sys_errn
   const Pending pending = std::move(found->second);
   pending_.erase(found);
   note(pending, verdict == Verdict::kFailed ? "failed" : "refused", why, "", now);
-  untrack(pending.id);
+  forget(pending.id);
   answer(pending.id, verdict, why, pending.to, sys_errno);
 }
 
@@ -351,17 +351,21 @@ void Engine::take_report(const Request& request, std::int64_t now) {
   bool is_host = true;
   const auto found = tracked_.find(request.id);
   if (found != tracked_.end()) {
-    record.host = found->second.host;
-    record.address = found->second.address;
-    record.port = found->second.port;
+    record.host = found->second.to.host;
+    record.port = found->second.to.port;
     record.rule = found->second.rule;
     if (found->second.connected) {
       record.event = "end";
+      record.address = format_block(found->second.address);
       // Sums of front's numbers stay numbers.
       record.up = std::min(request.up, kMaxReported);
       record.down = std::min(request.down, kMaxReported);
       record.ms = std::min(request.duration_ms, kMaxReported);
-      if (request.why == Why::kNone) record.verdict = "allowed";
+      if (found->second.ending != Why::kNone) {
+        record.why = enum_name(found->second.ending);
+      } else if (request.why == Why::kNone) {
+        record.verdict = "allowed";
+      }
     } else if (request.why == Why::kNone) {
       return untrack(request.id);  // given up before it was more than a question
     }
@@ -386,26 +390,58 @@ void Engine::take_report(const Request& request, std::int64_t now) {
 }
 
 Engine::Tracked& Engine::track(std::uint64_t id, const Destination& to, const std::string& rule) {
-  untrack(id);
-  if (tracked_.size() >= kMaxTracked) untrack(tracked_order_.begin()->second);
+  forget(id);
+  if (tracked_.size() >= kMaxTracked) forget(tracked_order_.begin()->second);
   const std::uint64_t order = next_order_++;
   tracked_order_.emplace(order, id);
-  return tracked_
-      .emplace(id, Tracked{.order = order, .host = to.host, .port = to.port, .rule = rule})
-      .first->second;
+  return tracked_.emplace(id, Tracked{.order = order, .to = to, .rule = rule}).first->second;
 }
 
 void Engine::untrack(std::uint64_t id) {
   const auto found = tracked_.find(id);
   if (found == tracked_.end()) return;
+  if (found->second.ending != Why::kNone) --ending_;
   tracked_order_.erase(found->second.order);
   tracked_.erase(found);
+}
+
+// Without a report: front may still have it.
+void Engine::forget(std::uint64_t id) {
+  const auto found = tracked_.find(id);
+  if (found != tracked_.end() && found->second.connected) has_forgotten_ = true;
+  untrack(id);
+}
+
+Why Engine::why_not_any_more(const Tracked& tracked) const {
+  const Decision decision = judge(tracked.to);
+  if (!decision.allowed) return decision.why;
+  if (decision.need != Need::kAny && !tracked.seen) {
+    return decision.need == Need::kTls ? Why::kNotTls : Why::kNotHttp;
+  }
+  if (decision.host_loopback) return Why::kNone;
+  // What the host's routes say has not changed by an edit of the list.
+  return check_address(tracked.address, decision.allows_private,
+                       [](const AddressBlock&) { return Route{}; })
+      .why;
+}
+
+void Engine::end_refused() {
+  for (auto& [id, tracked] : tracked_) {
+    if (!tracked.connected || tracked.ending != Why::kNone) continue;
+    const Why why = why_not_any_more(tracked);
+    if (why == Why::kNone) continue;
+    tracked.ending = why;
+    ++ending_;
+    answer(id, Verdict::kEnd, why, tracked.to);
+  }
 }
 
 void Engine::drop_front() {
   pending_.clear();
   tracked_.clear();
   tracked_order_.clear();
+  ending_ = 0;
+  has_forgotten_ = false;
 }
 
 }  // namespace temenos::egress

@@ -67,6 +67,14 @@ class Engine {
   void on_connected(std::uint64_t ticket, Connected connected, std::int64_t now);
   // The prefixes of the host's NAT64, from now on.
   void set_nat64(std::vector<AddressBlock> prefixes) { nat64_ = std::move(prefixes); }
+  // front is told to end the connections that the list does not allow any more: to their
+  // destination, to the address that it was, or without what has to be seen of them now.
+  void end_refused();
+  // How many of those it has not reported yet.
+  std::size_t ending() const { return ending_; }
+  // Every connection that front was given is known here, or was reported. A front that uses an id
+  // again, or has more than it may have, makes it false.
+  bool knows_all() const { return !has_forgotten_; }
   // front is gone, and all that it waited for; answers that are under way come to nothing.
   void drop_front();
   std::size_t outstanding() const { return pending_.size(); }
@@ -89,11 +97,12 @@ class Engine {
   };
   struct Tracked {
     std::uint64_t order = 0;
-    std::string host;
-    std::string address;
-    std::uint16_t port = 0;
+    Destination to;
     std::string rule;
     bool connected = false;
+    AddressBlock address;     // that it is connected to
+    bool seen = false;        // front has seen of it what a rule without a port asks for
+    Why ending = Why::kNone;  // why front was told to end it
   };
 
   Destination destination_of(const Request& request);
@@ -113,6 +122,8 @@ class Engine {
   void refuse(const Request& request, const Destination& to, Why why, std::int64_t now);
   Tracked& track(std::uint64_t id, const Destination& to, const std::string& rule);
   void untrack(std::uint64_t id);
+  void forget(std::uint64_t id);
+  Why why_not_any_more(const Tracked& tracked) const;
 
   Outside& outside_;
   NameTable& names_;
@@ -125,6 +136,8 @@ class Engine {
   std::unordered_map<std::uint64_t, Tracked> tracked_;  // by front's id
   std::map<std::uint64_t, std::uint64_t> tracked_order_;
   std::uint64_t next_order_ = 1;
+  std::size_t ending_ = 0;
+  bool has_forgotten_ = false;
 };
 
 }  // namespace temenos::egress

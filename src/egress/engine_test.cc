@@ -6,8 +6,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "codec/address.h"
@@ -341,6 +343,108 @@ TEST_F(EngineTest, WhatIsConnectedIsCheckedByTheListAndTheHostOfThatMoment) {
   engine_.on_connected(outside_.dials[1].ticket, connected("93.184.216.34"), now_);
   EXPECT_EQ(outside_.replies.back().why, Why::kHostAddress);
   EXPECT_FALSE(outside_.connections.back());
+}
+
+TEST_F(EngineTest, WhatTheListDoesNotAllowAnyMoreIsEnded) {
+  const struct {
+    const char* host;
+    std::uint16_t port;
+    Ask ask;
+    const char* address;
+    Why why;  // after the edit
+  } rows[] = {
+      {"gone.net", 443, Ask::kConnect, "203.0.113.1", Why::kNotAllowed},
+      {"stays.net", 443, Ask::kConnect, "203.0.113.2", Why::kNone},
+      // What was TLS may go on where only TLS is allowed; what nobody has looked at may not.
+      {"narrowed.net", 443, Ask::kConnect, "203.0.113.3", Why::kNone},
+      {"narrowed.net", 443, Ask::kDestination, "203.0.113.3", Why::kNotTls},
+      {"narrowed.net", 80, Ask::kDestination, "203.0.113.3", Why::kNotHttp},
+      {"narrowed.net", 22, Ask::kDestination, "203.0.113.3", Why::kPort},
+      {"twice.net", 22, Ask::kDestination, "203.0.113.4", Why::kNone},
+      // A name that may not lead to private addresses any more.
+      {"lan.net", 5432, Ask::kDestination, "10.0.0.1", Why::kPrivateAddress},
+      {"lan.net", 5432, Ask::kDestination, "203.0.113.5", Why::kNone},
+      {"host.temenos.internal", 8080, Ask::kDestination, "127.0.0.1", Why::kNone},
+      {"host.temenos.internal", 8081, Ask::kDestination, "127.0.0.1", Why::kPort},
+      {"198.51.100.7", 25, Ask::kDestination, "198.51.100.7", Why::kNotAllowed},
+  };
+  rules(
+      "gone.net\nstays.net\nnarrowed.net:*\n*.net:22\ntwice.net:22\nprivate:lan.net:5432\n"
+      "127.0.0.1:8080\n127.0.0.1:8081\n198.51.100.0/24:25\n");
+  std::uint64_t id = 100;
+  for (const auto& row : rows) {
+    Request request = by_name(row.ask, row.host, row.port);
+    request.id = id++;
+    EXPECT_TRUE(send(request));
+    const std::size_t dials = outside_.dials.size();
+    if (dials < id - 100) found({row.address});
+    ASSERT_EQ(outside_.dials.size(), id - 100) << row.host;
+    engine_.on_connected(outside_.dials.back().ticket, connected(row.address), now_);
+    ASSERT_TRUE(outside_.connections.back()) << row.host;
+  }
+  engine_.end_refused();
+  EXPECT_EQ(engine_.ending(), 0u);
+  EXPECT_EQ(outside_.replies.size(), std::size(rows));
+  rules("stays.net\nnarrowed.net\ntwice.net:22\nlan.net:5432\n127.0.0.1:8080\n");
+  engine_.end_refused();
+  std::map<std::uint64_t, Why> told;
+  for (std::size_t i = std::size(rows); i < outside_.replies.size(); ++i) {
+    EXPECT_EQ(outside_.replies[i].verdict, Verdict::kEnd);
+    EXPECT_FALSE(outside_.connections[i]);
+    told[outside_.replies[i].id] = outside_.replies[i].why;
+  }
+  std::size_t ends = 0;
+  for (std::size_t i = 0; i < std::size(rows); ++i) {
+    EXPECT_EQ(told.contains(100 + i), rows[i].why != Why::kNone) << rows[i].host << " " << i;
+    if (told.contains(100 + i)) EXPECT_EQ(told[100 + i], rows[i].why) << rows[i].host << " " << i;
+    ends += rows[i].why != Why::kNone;
+  }
+  EXPECT_EQ(engine_.ending(), ends);
+  // Each is told once, and is over when front says so.
+  engine_.end_refused();
+  EXPECT_EQ(outside_.replies.size(), std::size(rows) + ends);
+  for (const auto& [over, why] : told) {
+    EXPECT_TRUE(send(Request{.id = over, .ask = Ask::kReport, .up = 5}));
+  }
+  EXPECT_EQ(engine_.ending(), 0u);
+  const auto log = read_log(log_text(), "");
+  const auto end = std::find_if(log.records.begin(), log.records.end(), [](const auto& record) {
+    return record.event == "end" && record.host == "198.51.100.7";
+  });
+  ASSERT_NE(end, log.records.end());
+  EXPECT_EQ(end->verdict, "refused");
+  EXPECT_EQ(end->why, "not_allowed");
+  EXPECT_EQ(end->address, "198.51.100.7");
+  EXPECT_EQ(end->up, 5u);
+}
+
+TEST_F(EngineTest, AFrontThatGoesOrForgetsEndsTheWait) {
+  rules("a.net:22\n");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(send(by_name(Ask::kDestination, "a.net", 22)));
+    found({"203.0.113.1"});
+    engine_.on_connected(outside_.dials.back().ticket, connected("203.0.113.1"), now_);
+    rules("");
+    engine_.end_refused();
+    EXPECT_EQ(engine_.ending(), 1u);
+    rules("a.net:22\n");
+    // Its id again, for something else; or no front any more.
+    if (i == 0) EXPECT_TRUE(send(by_name(Ask::kDestination, "evil.com", 22)));
+    if (i == 1) engine_.drop_front();
+    EXPECT_EQ(engine_.ending(), 0u);
+    EXPECT_EQ(engine_.knows_all(), i == 1);
+  }
+  // More than a front of ours ever has.
+  for (std::size_t i = 0; i <= kMaxTracked; ++i) {
+    EXPECT_TRUE(engine_.knows_all()) << i;
+    Request request = by_name(Ask::kDestination, "a.net", 22);
+    request.id = 1000 + i;
+    EXPECT_TRUE(send(request));
+    found({"203.0.113.1"});
+    engine_.on_connected(outside_.dials.back().ticket, connected("203.0.113.1"), now_);
+    outside_.connections.clear();
+  }
+  EXPECT_FALSE(engine_.knows_all());
 }
 
 TEST_F(EngineTest, WhatWaitsIsBounded) {

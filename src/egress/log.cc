@@ -111,7 +111,7 @@ Log::Log(std::array<UniqueFd, 2> segments, const Limits& limits)
 }
 
 void Log::add(const LogRecord& record, std::int64_t now) {
-  if (record.event == "connect" && record.verdict == "refused") refused_ += record.count;
+  if (record.event != "self_test" && record.verdict == "refused") refused_ += record.count;
   std::string key = key_of(record);
   if (const auto found = pending_.find(key); found != pending_.end()) {
     if (now < found->second.until) {

@@ -77,7 +77,7 @@ class Log {
   std::int64_t tick(std::int64_t now);
   // Writes all that was counted.
   void flush(std::int64_t now);
-  // Connections that were refused since this Log was made.
+  // Connections and look-ups that were refused since this Log was made.
   std::uint64_t refused() const { return refused_; }
   // Of all lines since this Log was made.
   TotalsByHost totals() const;

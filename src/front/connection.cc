@@ -264,6 +264,10 @@ void Connection::on_dialer_lost() {
   }
 }
 
+void Connection::on_denied() {
+  if (phase_ != Phase::kAbandoned) (void)lost();
+}
+
 Millis Connection::deadline() const {
   const Times& times = shared_.times;
   switch (phase_) {

@@ -59,6 +59,7 @@ class Connection {
   void on_server(std::uint32_t events) { relay_.server.note(events); }
   void on_reply(const egress::Reply& reply, UniqueFd socket, Millis now);
   void on_dialer_lost();
+  void on_denied();  // it may be no longer
   void on_time(Millis now);
   Millis deadline() const;
 

@@ -330,11 +330,19 @@ class Loop {
       const std::uint64_t index = reply.id & 0xFFFF;
       if (index >= DnsService::kFirstId) return dns_.on_reply(reply, now_);
       // One that nobody waits for any more is closed here.
-      if (index >= slots_.size() || !slots_[index].connection ||
-          slots_[index].connection->id() != reply.id) {
+      const bool is_known = index < slots_.size() && slots_[index].connection &&
+                            slots_[index].connection->id() == reply.id;
+      const bool is_denied = reply.verdict == egress::Verdict::kEnd;
+      if (!is_known) {
+        // dialer waits for it: its own report may have been one too many.
+        if (is_denied) shared_.dialer.report({.id = reply.id, .ask = egress::Ask::kReport});
         return;
       }
-      slots_[index].connection->on_reply(reply, std::move(socket), now_);
+      if (is_denied) {
+        slots_[index].connection->on_denied();
+      } else {
+        slots_[index].connection->on_reply(reply, std::move(socket), now_);
+      }
       make_ready(static_cast<std::uint32_t>(index));
     });
     if (!live) lose_dialer();

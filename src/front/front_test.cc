@@ -423,6 +423,52 @@ TEST_F(FrontTest, ADialerThatDiesClosesWhatWaitsAndKeepsWhatIsForwarded) {
   EXPECT_EQ(bed.dialer().reports(1).size(), 1u);
 }
 
+TEST_F(FrontTest, WhatIsDeniedEndsByAResetAndNothingElseDoes) {
+  route(Verdict::kAny);
+  UniqueFd denied = bed.connect();
+  UniqueFd denied_far = server.accept_one();
+  UniqueFd other = bed.connect();
+  UniqueFd other_far = server.accept_one();
+  ASSERT_TRUE(send_text(denied.get(), "up\n"));
+  EXPECT_EQ(hear(denied_far.get(), 3).text, "up\n");
+  const auto asks = bed.dialer().asks(2);
+  ASSERT_EQ(asks.size(), 2u);
+  bed.dialer().end(asks[0].id);
+  EXPECT_EQ(hear(denied.get()).how, "reset");
+  EXPECT_EQ(hear(denied_far.get()).how, "reset");
+  auto reports = bed.dialer().reports(1);
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].id, asks[0].id);
+  EXPECT_EQ(reports[0].up, 3u);
+  // One that is not there is answered too: dialer waits for it.
+  bed.dialer().end(77);
+  reports = bed.dialer().reports(2);
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports[1].id, 77u);
+  ASSERT_TRUE(send_text(other.get(), "on\n"));
+  EXPECT_EQ(hear(other_far.get(), 3).text, "on\n");
+}
+
+// In every state that a connection may be in: nothing of it is left (FrontTest looks).
+TEST_F(FrontTest, WhatIsDeniedMayBeAnywhere) {
+  route(Verdict::kNeedsHttp);
+  const UniqueFd silent = bed.connect();  // nothing was seen of it yet
+  const UniqueFd half = bed.connect();    // a part of a head
+  ASSERT_TRUE(send_text(half.get(), "GET / HT"));
+  const UniqueFd whole = bed.connect();
+  ASSERT_TRUE(send_text(whole.get(), get("a.test")));
+  const UniqueFd far = server.accept_one();
+  EXPECT_EQ(hear(far.get(), get("a.test").size()).text, get("a.test"));
+  bed.dialer().rule(bed.transparent(), {.name = "a.test", .mute = true});
+  const UniqueFd waiting = bed.connect();  // for dialer, who will not answer
+  const auto asks = bed.dialer().asks(5);
+  ASSERT_EQ(asks.size(), 5u);
+  for (const auto& ask : asks) bed.dialer().end(ask.id);
+  for (const UniqueFd* fd : {&silent, &half, &whole, &far, &waiting}) {
+    EXPECT_EQ(hear(fd->get()).how, "reset");
+  }
+}
+
 TEST_F(FrontTest, ADialerThatIsReplacedOrBreaksTheProtocolIsTheSame) {
   bed.dialer().rule(bed.transparent(), {.name = "a.test", .mute = true});
   UniqueFd waits = bed.connect();

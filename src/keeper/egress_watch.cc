@@ -68,6 +68,9 @@ Result<void> tell(int control, ControlType type, std::span<const int> fds = {},
                             MSG_DONTWAIT);
 }
 
+constexpr char kDialerDied[] = "the dialer of the box's network has died; it is started again";
+constexpr char kFrontDied[] = "the front of the box's network has died; it is started again";
+
 // In the child: `fds` become descriptors 3 and up, and nothing else is left.
 [[noreturn]] void become(const std::string& program, std::span<const int> fds) {
   constexpr int kFirst = egress::kControlFd;
@@ -172,6 +175,7 @@ Result<void> EgressWatch::start_dialer() {
 
 Result<void> EgressWatch::start_front() {
   TRY(start(front_, parts_.front, {}));
+  front_has_older_ = false;
   if (proxy_listener_) {
     // Read from where it stands, so each life has its own.
     const UniqueFd password = TRY(sys::sealed_memory("temenos-password", password_of(proxy_)));
@@ -217,7 +221,7 @@ int EgressWatch::timeout_ms() const {
   return wait;
 }
 
-void EgressWatch::note_death(Child& child, const char* name) {
+void EgressWatch::note_death(Child& child, const std::string& news) {
   const bool lived = static_cast<bool>(child.process);
   child.control.reset();
   child.process.send(SIGKILL);
@@ -230,8 +234,11 @@ void EgressWatch::note_death(Child& child, const char* name) {
   // The first time at once; one that cannot live is not started for ever without a pause.
   const auto pause = child.deaths == 1 ? 0ms : 50ms * (1 << std::min(child.deaths, 7));
   child.again = now + std::min<std::chrono::milliseconds>(pause, kLongestPause);
-  if (!lived || child.deaths > kToldDeaths) return;
-  news_.push_back(std::string(name) + " of the box's network has died; it is started again");
+  if (&child == &dialer_) front_has_older_ = true;
+  if (!lived) return;
+  ++deaths_;
+  trouble_ = news + (deaths_ > 1 ? " (" + std::to_string(deaths_) + " such ends so far)" : "");
+  if (child.deaths <= kToldDeaths) news_.push_back(news);
 }
 
 bool EgressWatch::hear(Child& child) {
@@ -249,6 +256,11 @@ bool EgressWatch::on_dialer(const Control& message) {
     case ControlType::kRulesRefused:
     case ControlType::kLogFlushed:
       return on_answer(message);
+    case ControlType::kEnded:
+      // Not in turn: dialer says it when front has, and answers other questions meanwhile.
+      if (message.value > ends_) return false;
+      ended_ = message.value;
+      return true;
     case ControlType::kSelfTested:
       proven_ = true;
       return true;
@@ -273,21 +285,21 @@ bool EgressWatch::on_answer(const Control& message) {
 void EgressWatch::check(std::span<const pollfd> polls) {
   if (!is_on_) return;
   bool join = false;
-  if (polls[0].revents != 0 && dialer_.control && !hear(dialer_)) note_death(dialer_, "the dialer");
-  if (polls[1].revents != 0 && front_.control && !hear(front_)) note_death(front_, "the front");
+  if (polls[0].revents != 0 && dialer_.control && !hear(dialer_)) note_death(dialer_, kDialerDied);
+  if (polls[1].revents != 0 && front_.control && !hear(front_)) note_death(front_, kFrontDied);
   const auto now = Clock::now();
   if (dialer_.again && now >= *dialer_.again) {
     if (start_dialer()) {
       join = true;
     } else {
-      note_death(dialer_, "the dialer");
+      note_death(dialer_, kDialerDied);
     }
   }
   if (front_.again && now >= *front_.again && (has_listeners_ || proxy_listener_)) {
     if (start_front()) {
       join = true;
     } else {
-      note_death(front_, "the front");
+      note_death(front_, kFrontDied);
     }
   }
   // One that cannot be told is dead, which its control socket says next.
@@ -301,32 +313,39 @@ Result<void> EgressWatch::tell_dialer(ControlType type, std::span<const int> fds
 }
 
 // Keeper does nothing else meanwhile: dialer is ours, and one that hangs is not waited for long.
+template <typename Done>
+Result<void> EgressWatch::hear_dialer(Done done, bool must_answer) {
+  const auto no_answer =
+      fail(Code::kExhausted, "the box's dialer does not answer", "try again in a moment");
+  if (!dialer_.control) return no_answer;
+  const auto end = Clock::now() + kAnswerTime;
+  while (!done()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    pollfd poll_dialer{dialer_.control.get(), POLLIN, 0};
+    const bool in_time = left > 0 && poll(&poll_dialer, 1, static_cast<int>(left)) > 0;
+    if (!in_time && !must_answer) return no_answer;
+    if (!in_time || !hear(dialer_)) {
+      note_death(dialer_, kDialerDied);
+      return no_answer;
+    }
+  }
+  return {};
+}
+
 // What it still owes to earlier questions comes first, and is not the answer to this one.
 Result<Control> EgressWatch::ask_dialer(ControlType type, std::span<const int> fds) {
   if (!is_on_) {
     return fail(Code::kInvalidArgument, "the box has no filtered network",
                 "create one with the network mode filtered");
   }
-  const auto no_answer =
-      fail(Code::kExhausted, "the box's dialer does not answer", "try again in a moment");
-  if (!dialer_.control) return no_answer;
-  TRY(tell_dialer(type, fds));
-  const auto end = Clock::now() + kAnswerTime;
-  while (!asked_.empty()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
-    pollfd poll_dialer{dialer_.control.get(), POLLIN, 0};
-    const bool in_time = left > 0 && poll(&poll_dialer, 1, static_cast<int>(left)) > 0;
-    // Whoever hears of a failure counts on the old rules.
-    if (!in_time && type != ControlType::kRules) return no_answer;
-    if (!in_time || !hear(dialer_)) {
-      note_death(dialer_, "the dialer");
-      return no_answer;
-    }
-  }
+  // Whoever hears of an edit's failure counts on the old rules.
+  const bool must_answer = type == ControlType::kRules;
+  if (dialer_.control) TRY(tell_dialer(type, fds));
+  TRY(hear_dialer([this] { return asked_.empty(); }, must_answer));
   return answer_;
 }
 
-Result<void> EgressWatch::replace_rules(UniqueFd rules) {
+Result<void> EgressWatch::replace_rules(UniqueFd rules, bool narrowed) {
   // The next dialer gets this very file.
   constexpr int kSeals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK;
   const int fd = rules.get();
@@ -334,14 +353,38 @@ Result<void> EgressWatch::replace_rules(UniqueFd rules) {
   if (seals < 0 || (seals & kSeals) != kSeals) {
     return fail(Code::kInvalidArgument, "the allowlist is not in a sealed file", "seal it");
   }
-  const auto answer = TRY(ask_dialer(ControlType::kRules, {&fd, 1}));
-  if (answer.type != ControlType::kRulesTaken) {
+  const auto answer = ask_dialer(ControlType::kRules, {&fd, 1});
+  if (!is_on_) return tl::make_unexpected(answer.error());
+  if (answer && answer->type != ControlType::kRulesTaken) {
     return fail(Code::kInvalidArgument, "the allowlist was not taken: the old one holds",
                 "shorten it");
   }
+  if (!answer) {
+    // Whether it has them, or takes them later, is not known; the next one gets what holds.
+    if (dialer_.control) note_death(dialer_, kDialerDied);
+    if (!narrowed) return tl::make_unexpected(answer.error());
+  }
   // Who is started again gets these.
   parts_.rules = std::move(rules);
+  if (narrowed) end_refused();
   return {};
+}
+
+// A front that the box has taken over may hold on to what it has: what it has not said to be ended
+// ends with it.
+void EgressWatch::end_refused() {
+  if (!front_.control) return;
+  if (!front_has_older_) {
+    ended_.reset();
+    const bool told =
+        dialer_.control && tell(dialer_.control.get(), ControlType::kEndRefused, {}, ++ends_);
+    // 0: front has lost count.
+    const auto said = [this] { return ended_ == ends_ || ended_ == 0u; };
+    if (told && hear_dialer(said, false) && ended_ == ends_) return;
+  }
+  note_death(front_,
+             "the front of the box's network was ended, with all that was open, since entries of "
+             "the allowlist were denied; it is started again");
 }
 
 Result<std::uint32_t> EgressWatch::flush_log() {

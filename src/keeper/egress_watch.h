@@ -69,11 +69,17 @@ class EgressWatch {
   // What has happened to them since, for the audit log and people; then forgotten.
   std::vector<std::string> take_news() { return std::exchange(news_, {}); }
 
+  // The last of these, and how many there were; empty: none in this life of the box.
+  const std::string& trouble() const { return trouble_; }
+
   // A sealed file with one rule a line. They hold when this returns; an error: the old ones do. For
   // that a dialer that does not say which is ended, and the next one has the old ones.
-  Result<void> replace_rules(UniqueFd rules);
+  // `narrowed`: some are left out. Then what is open and not allowed any more has ended, or front
+  // has, with all that was open, since it did not say so; and the next dialer has the new ones.
+  Result<void> replace_rules(UniqueFd rules, bool narrowed);
   // What the box has asked for by now is in the log when this returns: a number that grows with the
-  // connections that were refused, and with each death of dialer, who may have seen more of them.
+  // connections and look-ups that were refused, and with each death of dialer, who may have seen
+  // more of them.
   Result<std::uint32_t> flush_log();
 
   // Kills and reaps both.
@@ -93,12 +99,15 @@ class EgressWatch {
   Result<void> start_dialer();
   Result<void> start_front();
   Result<void> join_them();
-  void note_death(Child& child, const char* name);
+  void note_death(Child& child, const std::string& news);
   bool hear(Child& child);
   bool on_dialer(const egress::Control& message);
   bool on_answer(const egress::Control& message);
   Result<void> tell_dialer(egress::ControlType type, std::span<const int> fds);
+  template <typename Done>
+  Result<void> hear_dialer(Done done, bool must_answer);
   Result<egress::Control> ask_dialer(egress::ControlType type, std::span<const int> fds);
+  void end_refused();
   Result<void> tell_resolver();
 
   std::chrono::milliseconds long_life_;
@@ -113,6 +122,9 @@ class EgressWatch {
   UniqueFd proxy_listener_;
   ProxyAddress proxy_;
   bool of_box_ = true;
+  bool front_has_older_ = false;        // connections that this life of dialer knows nothing of
+  std::uint32_t ends_ = 0;              // how often front was to end what is refused
+  std::optional<std::uint32_t> ended_;  // what dialer has said of that
   UniqueFd names_;
   // What dialer was asked and has not answered yet; it answers in this order.
   std::deque<egress::ControlType> asked_;
@@ -120,6 +132,8 @@ class EgressWatch {
   std::uint32_t refused_ = 0;         // as this dialer counts
   std::uint32_t refused_before_ = 0;  // by those that have died
   std::vector<std::string> news_;
+  std::string trouble_;
+  int deaths_ = 0;
 };
 
 }  // namespace temenos::keeper

@@ -100,7 +100,7 @@ class EgressWatchTest : public ::testing::Test {
     ASSERT_TRUE(begun) << begun.error().to_string();
   }
   Result<void> replace(const std::string& rules) {
-    return watch_.replace_rules(*sys::sealed_memory("rules", rules));
+    return watch_.replace_rules(*sys::sealed_memory("rules", rules), false);
   }
   // What keeper does all the time, until `done`.
   template <typename Done>
@@ -145,7 +145,7 @@ TEST_F(EgressWatchTest, RulesThatCanStillBeChangedAreNotTaken) {
   UniqueFd open_to_all(memfd_create("rules", MFD_CLOEXEC));
   ASSERT_TRUE(sys::write_all(open_to_all.get(), "take\n"));
   ASSERT_EQ(lseek(open_to_all.get(), 0, SEEK_SET), 0);
-  EXPECT_FALSE(watch_.replace_rules(std::move(open_to_all)));
+  EXPECT_FALSE(watch_.replace_rules(std::move(open_to_all), false));
   EXPECT_TRUE(watch_.flush_log());
   EXPECT_EQ(rules_given(), "take\n");
 }

@@ -56,9 +56,11 @@ struct Message {
     kPing,            // caller → keeper: is the box alive?
     kStats,           // caller → keeper: what does the box use? The answer is a kOk with `numbers`
     kRules,           // caller → keeper: one descriptor, a sealed file with the rules of a filtered
-             // network, one a line; answered when they hold, or with a `value` and why they do not
+             // network, one a line; `value` 1: some are left out, and what only they had allowed
+             // ends. Answered when they hold, or with a `value` and why they do not
     kFlushNetworkLog,  // caller → keeper: answered when the log is whole; `value` grows with each
-                       // refused connection; or with a `code`, and why it may not be whole
+                       // connection and look-up that is refused, `what` says which of its parts
+                       // have died; or with a `code`, and why it may not be whole
     kOk,               // keeper → caller: what was asked for is done
     kNetwork,          // helper → keeper: the box has its network; the listeners of its router
     kProxy,            // caller → keeper: where is the proxy? The answer is a kOk with `proxy`

@@ -10,7 +10,7 @@ std::optional<Message> answer_for_network(EgressWatch& egress, const Message& re
   reply.kind = Message::kOk;
   switch (request.kind) {
     case Message::kRules: {
-      const auto replaced = egress.replace_rules(std::move(fds[0]));
+      const auto replaced = egress.replace_rules(std::move(fds[0]), request.value != 0);
       if (replaced) return reply;
       // Not a failure of the box, whose last word that would be.
       reply = failure(replaced.error());
@@ -22,6 +22,7 @@ std::optional<Message> answer_for_network(EgressWatch& egress, const Message& re
       // Nor is this: who wants to know whether anything was refused looks for himself.
       if (const auto refused = egress.flush_log()) {
         reply.value = *refused;
+        put_text(reply, egress.trouble());
       } else {
         reply = failure(refused.error());
         reply.kind = Message::kOk;

@@ -196,4 +196,10 @@ Result<Policy> Policy::restrict(const Restriction& r) const {
   return checked(std::move(f));
 }
 
+Result<Policy> Policy::with_allowlist(std::vector<HostRule> rules) const {
+  PolicyFields fields = fields_;
+  fields.allow_hosts = std::move(rules);
+  return checked(std::move(fields));
+}
+
 }  // namespace temenos

@@ -193,5 +193,19 @@ TEST(Restrict, NetworkModesDown) {
   EXPECT_TRUE((*none)->allow_hosts.empty());
 }
 
+TEST(Restrict, AnotherAllowlistChangesNothingElse) {
+  const auto wider = parent().with_allowlist({rule("z.com"), rule("a.com:1"), rule("z.com")});
+  ASSERT_TRUE(wider) << wider.error().to_string();
+  PolicyFields same = parent().fields();
+  same.allow_hosts = {rule("a.com:1"), rule("z.com")};
+  EXPECT_EQ(wider->fields(), same);
+  EXPECT_TRUE(parent().with_allowlist({})->fields().allow_hosts.empty());
+  const auto none = Policy::Builder().network(NetworkMode::kNone).build();
+  EXPECT_FALSE(none->with_allowlist({rule("a.com")}));
+  Rules many;
+  for (int i = 0; i < 4097; ++i) many.push_back(rule("h" + std::to_string(i) + ".com"));
+  EXPECT_FALSE(parent().with_allowlist(many));
+}
+
 }  // namespace
 }  // namespace temenos

@@ -7,14 +7,19 @@
 //   box_tool write NAME FILE STATE    the same by file operations, and STATE replaced with each
 //   box_tool kill-init NAME MS        once the box lives, which may take so long
 //   box_tool hold NAME                connects, prints "held", stays until the end of its stdin
-// XDG_DATA_HOME says where; TEMENOS_PLATFORM which platform (systrap). Prints what it did on
-// stdout, errors as the CLI does on stderr with status 125; "[no hint]" ends one that says no way
-// out.
+//   box_tool later NAME COMMAND...    finds the box, prints "found", and executes at the end of its
+//                                     stdin
+//   box_tool allow|deny NAME ENTRY... prints the allowlist, and "note ..." for what is to be told
+//   box_tool allowed NAME             prints it
+// XDG_DATA_HOME says where; TEMENOS_PLATFORM which platform (systrap); ALLOW="ENTRY ..." makes
+// boxes with a filtered network. Prints what it did on stdout, errors as the CLI does on stderr
+// with status 125; "[no hint]" ends one that says no way out.
 #include <poll.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -36,6 +41,11 @@ Result<Policy> policy() {
                        ? Platform::kPtrace
                        : Platform::kSystrap);
   if (const char* write = std::getenv("WRITE")) builder.write(write);
+  if (const char* allow = std::getenv("ALLOW")) {
+    builder.network(NetworkMode::kFiltered);
+    std::istringstream entries(allow);
+    for (std::string entry; entries >> entry;) builder.allow_host(entry);
+  }
   return builder.build();
 }
 
@@ -54,6 +64,28 @@ Result<int> exec(Box box, char** words) {
   io.stdout_fd = 1;
   io.stderr_fd = 2;
   return TRY(box.exec(request, io)).exit_code.value_or(255);
+}
+
+void wait_for_end_of_stdin() {
+  char byte;
+  while (read(0, &byte, 1) > 0) {
+  }
+}
+
+Result<int> later(Box box, char** words) {
+  printf("found\n");
+  fflush(stdout);
+  wait_for_end_of_stdin();
+  return exec(std::move(box), words);
+}
+
+Result<int> edit(Box box, bool allow, char** words) {
+  std::vector<std::string> entries;
+  for (; *words != nullptr; ++words) entries.emplace_back(*words);
+  const auto edited = TRY(allow ? box.allow_hosts(entries) : box.deny_hosts(entries));
+  for (const auto& entry : edited.entries) printf("%s\n", entry.c_str());
+  for (const auto& note : edited.notes) printf("note %s\n", note.c_str());
+  return 0;
 }
 
 // Says that a write has returned, to a reader that must not miss it when we are killed next.
@@ -106,9 +138,7 @@ Result<int> hold(Box box) {
   TRY(box.start());
   printf("held\n");
   fflush(stdout);
-  char byte;
-  while (read(0, &byte, 1) > 0) {
-  }
+  wait_for_end_of_stdin();
   return 0;
 }
 
@@ -133,6 +163,12 @@ Result<int> run(int argc, char** argv) {
     return 0;
   }
   Box box = TRY(manager.find(name));
+  if (verb == "later") return later(std::move(box), argv + 3);
+  if (verb == "allow" || verb == "deny") return edit(std::move(box), verb == "allow", argv + 3);
+  if (verb == "allowed") {
+    for (const auto& entry : TRY(box.allowed_hosts())) printf("%s\n", entry.c_str());
+    return 0;
+  }
   if (verb == "exec") return exec(std::move(box), argv + 3);
   if (verb == "execs" && argc == 4) return write_by_execs(std::move(box), argv[3]);
   if (verb == "write" && argc == 5) {

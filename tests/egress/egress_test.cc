@@ -94,7 +94,11 @@ void EgressTest::TearDown() {
 }
 
 std::vector<std::string> EgressTest::argv(const Words& words) const {
-  Words all{temenos_program()};
+  return argv_of(GetParam() == Who::kUser ? stage_ + "/bin/temenos" : temenos_program(), words);
+}
+
+std::vector<std::string> EgressTest::argv_of(const std::string& program, const Words& words) const {
+  Words all{program};
   if (GetParam() == Who::kUser) {
     const auto* user = test_user();
     all = {"/usr/bin/setpriv",
@@ -106,7 +110,7 @@ std::vector<std::string> EgressTest::argv(const Words& words) const {
            "-u",
            "XDG_RUNTIME_DIR",
            "XDG_CACHE_HOME=/var/tmp/temenos-test-cache-" + std::to_string(user->pw_uid),
-           stage_ + "/bin/temenos"};
+           program};
   }
   all.insert(all.end(), words.begin(), words.end());
   return all;

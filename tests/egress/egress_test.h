@@ -39,6 +39,8 @@ class EgressTest : public ::testing::TestWithParam<Who> {
 
   // temenos WORDS… as this test's user, on the host of the internet.
   std::vector<std::string> argv(const Words& words) const;
+  // PROGRAM WORDS… as this test's user.
+  std::vector<std::string> argv_of(const std::string& program, const Words& words) const;
   Program start(const Words& words) const;
   CliResult temenos(const Words& words) const;
   // run --net filtered, --allow-host for each of `allowed`, MORE -- sh -c SCRIPT

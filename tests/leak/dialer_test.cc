@@ -242,6 +242,8 @@ class Box {
         return "number " + std::to_string(answer.number);
       case Verdict::kNamed:
         return "named " + name;
+      case Verdict::kEnd:
+        return "end " + name;
     }
     return "?";
   }
