@@ -5,7 +5,10 @@
 // Thread-safety: plain values.
 #pragma once
 
+#include <array>
 #include <cstdint>
+
+#include "base/unique_fd.h"
 
 namespace temenos::egress {
 
@@ -13,11 +16,12 @@ inline constexpr int kControlFd = 3;
 inline constexpr int kFirstLogFd = 4;  // dialer: the log's two segments (egress/log.h)
 inline constexpr int kSecondLogFd = 5;
 inline constexpr int kNamesFd = 6;  // dialer: the table of names (egress/names.h)
+// front: kListenerCount sockets of the router, in the order of Listener
+inline constexpr int kFirstListenerFd = 4;
 
 enum class ControlType : std::uint32_t {
   // keeper to front
-  kListeners = 1,  // carries kListenerCount sockets of the router, in the order of Listener
-  kDialer = 2,     // carries the socket to dialer; the old one, with all that waits for it, is over
+  kDialer = 2,  // carries the socket to dialer; the old one, with all that waits for it, is over
   // keeper to dialer
   kFront = 3,     // carries the socket to front; the old one is over
   kRules = 4,     // carries a sealed file with one rule in canonical form a line; replaces the list
@@ -35,6 +39,7 @@ enum class ControlType : std::uint32_t {
 
 enum class Listener : std::uint32_t { kTcp4, kTcp6, kDnsUdp4, kDnsUdp6, kDnsTcp4, kDnsTcp6 };
 inline constexpr std::uint32_t kListenerCount = 6;
+using Listeners = std::array<UniqueFd, kListenerCount>;
 
 struct Control {
   ControlType type = ControlType::kJailed;

@@ -90,9 +90,10 @@ bool same_target(const Target& a, const Target& b) {
 
 class Loop {
  public:
-  Loop(UniqueFd control, const Config& config)
+  Loop(UniqueFd control, egress::Listeners listeners, const Config& config)
       : config_(config),
         control_(std::move(control)),
+        listeners_(std::move(listeners)),
         room_(kRoom),
         dns_(shared_.dialer,
              [this](int fd, std::uint32_t index) {
@@ -113,6 +114,7 @@ class Loop {
     if (!watch(control_.get(), {Kind::kControl, 0, 0}, EPOLLIN)) {
       return fail_errno(errno, "watching the socket to keeper");
     }
+    TRY(listen());
     while (!stopped_) TRY(turn());
     return {};
   }
@@ -345,7 +347,7 @@ class Loop {
   Result<void> read_control() {
     Control order;
     iovec part{&order, sizeof order};
-    alignas(cmsghdr) char room[CMSG_SPACE(kListenerCount * sizeof(int))];
+    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))];
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
@@ -353,39 +355,32 @@ class Loop {
     message.msg_controllen = sizeof room;
     const ssize_t count = recvmsg(control_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return {};
-    std::array<UniqueFd, kListenerCount> passed;
-    std::size_t fds = 0;
-    for (cmsghdr* header = count > 0 ? CMSG_FIRSTHDR(&message) : nullptr; header != nullptr;
-         header = CMSG_NXTHDR(&message, header)) {
-      if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-      for (std::size_t at = CMSG_LEN(0); at < header->cmsg_len; at += sizeof(int)) {
-        int fd = -1;
-        std::memcpy(&fd, reinterpret_cast<const char*>(header) + at, sizeof fd);
-        UniqueFd owned(fd);
-        if (fds < passed.size()) passed[fds++] = std::move(owned);
-      }
+    UniqueFd passed;
+    const cmsghdr* const header = count > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+    if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof(int))) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+      passed.reset(fd);
     }
     if (count == 0 || (count < 0 && errno == ECONNRESET)) {
       stopped_ = true;
       return {};
     }
     if (count != sizeof order) return fail(Code::kProtocol, "a message of keeper that is none");
-    if (order.type == ControlType::kListeners && fds == kListenerCount) return listen_on(passed);
-    if (order.type == ControlType::kDialer && fds == 1) return use_dialer(std::move(passed[0]));
+    if (order.type == ControlType::kDialer && passed) return use_dialer(std::move(passed));
     return fail(Code::kProtocol, "a message of keeper that is not for front");
   }
 
-  Result<void> listen_on(std::array<UniqueFd, kListenerCount>& sockets) {
+  Result<void> listen() {
     for (std::uint32_t i = 0; i < kListenerCount; ++i) {
-      const int fd = sockets[i].get();
+      const int fd = listeners_[i].get();
       if (!make_non_blocking(fd) || !watch(fd, {Kind::kListener, i, 0}, EPOLLIN)) {
         return fail_errno(errno, "watching a listener");
       }
       const auto which = static_cast<Listener>(i);
       if (which == Listener::kDnsUdp4 || which == Listener::kDnsUdp6) {
-        dns_.take_socket(which == Listener::kDnsUdp4 ? 0 : 1, std::move(sockets[i]));
-      } else {
-        listeners_[i] = std::move(sockets[i]);
+        dns_.take_socket(which == Listener::kDnsUdp4 ? 0 : 1, std::move(listeners_[i]));
       }
     }
     return {};
@@ -402,11 +397,11 @@ class Loop {
 
   const Config& config_;
   UniqueFd control_;
+  egress::Listeners listeners_;
   UniqueFd epoll_;
   std::vector<char> room_;
   Shared shared_;
   DnsService dns_;
-  std::array<UniqueFd, kListenerCount> listeners_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> ready_;
@@ -437,8 +432,8 @@ Config default_config(std::size_t max_fds) {
   return out;
 }
 
-Result<void> serve(UniqueFd control, const Config& config) {
-  return Loop(std::move(control), config).run();
+Result<void> serve(UniqueFd control, egress::Listeners listeners, const Config& config) {
+  return Loop(std::move(control), std::move(listeners), config).run();
 }
 
 }  // namespace temenos::front

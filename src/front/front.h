@@ -4,13 +4,15 @@
 // reach nothing by itself (jail/front_jail.h).
 //
 // One loop, one thread. System calls once it serves: epoll, accept4, getsockname, recv, send,
-// recvmsg, sendmsg, splice, pipe2, fcntl, setsockopt, shutdown, close, clock_gettime, memory.
+// recvmsg, sendmsg (of answers to DNS datagrams), splice, pipe2, fcntl, setsockopt, shutdown,
+// close, clock_gettime, memory.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "egress/control.h"
 #include "front/connection.h"
 #include "front/gate.h"
 #include "temenos/error.h"
@@ -33,6 +35,6 @@ Config default_config(std::size_t max_fds);
 
 // Serves until keeper is gone (egress/control.h). An error is a failure of the host or a breach of
 // the protocol by keeper.
-Result<void> serve(UniqueFd control, const Config& config);
+Result<void> serve(UniqueFd control, egress::Listeners listeners, const Config& config);
 
 }  // namespace temenos::front

@@ -101,7 +101,6 @@ std::vector<Rule> everyday_rules() {
   for (const int call : kAllowed) out.push_back(rule(SCMP_ACT_ALLOW, call));
   // With that flag sending is connecting, which is nobody's right here.
   out.push_back(rule(SCMP_ACT_ALLOW, SCMP_SYS(sendto), masked(3, MSG_FASTOPEN, 0)));
-  out.push_back(rule(SCMP_ACT_ALLOW, SCMP_SYS(sendmsg), masked(2, MSG_FASTOPEN, 0)));
   // Memory without execution, never a file's.
   out.push_back(rule(SCMP_ACT_ALLOW, SCMP_SYS(mmap), masked(2, PROT_EXEC, 0),
                      masked(3, MAP_ANONYMOUS, MAP_ANONYMOUS)));

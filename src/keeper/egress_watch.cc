@@ -28,6 +28,7 @@ using egress::ControlType;
 
 constexpr auto kAnswerTime = 2s;
 constexpr auto kLongestPause = 5s;
+constexpr int kAnswersRoom = 8 * 1024;  // the kernel doubles it, and counts 1,280 for an answer
 // Deaths in a row; what follows is more of the same, and would push all else out of the log.
 constexpr int kToldDeaths = 8;
 
@@ -138,16 +139,20 @@ Result<void> EgressWatch::start_dialer() {
 }
 
 Result<void> EgressWatch::start_front() {
-  TRY(start(front_, front_program_, {}));
   std::vector<int> fds;
   for (const auto& listener : listeners_) fds.push_back(listener.get());
-  return tell(front_.control.get(), ControlType::kListeners, fds);
+  return start(front_, front_program_, fds);
 }
 
 // A socket of their own for every pair of lives: nothing of an old life is answered in a new one.
 Result<void> EgressWatch::join_them() {
   if (!dialer_.control || !front_.control) return {};
   auto [front_end, dialer_end] = TRY(sys::socket_pair(SOCK_SEQPACKET));
+  // For who never reads its answers (see jail/lock_down.h): some dozen of them at most.
+  const int room = kAnswersRoom;
+  if (setsockopt(dialer_end.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room) != 0) {
+    return fail_errno(errno, "SO_SNDBUF");
+  }
   const int for_front = front_end.get();
   const int for_dialer = dialer_end.get();
   TRY(tell(dialer_.control.get(), ControlType::kFront, {&for_dialer, 1}));

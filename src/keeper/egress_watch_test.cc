@@ -63,7 +63,7 @@ void say(ControlType type, std::uint32_t value = 0) {
   do {
     say(ControlType::kJailed);
   } while (repeats);
-  while (sys::receive_with_fds(egress::kControlFd, sizeof(Control), egress::kListenerCount)) {
+  while (sys::receive_with_fds(egress::kControlFd, sizeof(Control), 1)) {
   }
   _exit(0);
 }
