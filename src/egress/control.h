@@ -22,6 +22,7 @@ inline constexpr int kFirstListenerFd = 4;
 enum class ControlType : std::uint32_t {
   // keeper to front
   kDialer = 2,  // carries the socket to dialer; the old one, with all that waits for it, is over
+  kPing = 7,    // answered by kPong
   // keeper to dialer
   kFront = 3,     // carries the socket to front; the old one is over
   kRules = 4,     // carries a sealed file with one rule in canonical form a line; replaces the list
@@ -29,6 +30,8 @@ enum class ControlType : std::uint32_t {
   kFlushLog = 6,  // all that is known by now is to be in the log; answered by kLogFlushed
   // from both
   kJailed = 16,  // locked down; nothing of the box was read before
+  // front to keeper
+  kPong = 22,
   // dialer to keeper
   kRulesTaken = 17,  // `value` rules; or refused whole, the old ones hold: kRulesRefused
   kRulesRefused = 18,

@@ -369,6 +369,11 @@ class Loop {
     }
     if (count != sizeof order) return fail(Code::kProtocol, "a message of keeper that is none");
     if (order.type == ControlType::kDialer && passed) return use_dialer(std::move(passed));
+    if (order.type == ControlType::kPing) {
+      const Control alive{.type = ControlType::kPong};
+      (void)send(control_.get(), &alive, sizeof alive, MSG_DONTWAIT | MSG_NOSIGNAL);
+      return {};
+    }
     return fail(Code::kProtocol, "a message of keeper that is not for front");
   }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdio>
+#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -27,6 +29,55 @@ TEST_F(QuickFrontTest, AThousandConnections) {
   for (auto& [client, far] : all) ASSERT_EQ(hear(far.get(), 3).text, "up\n");
   for (auto& [client, far] : all) ASSERT_TRUE(send_text(far.get(), "down"));
   for (auto& [client, far] : all) ASSERT_EQ(hear(client.get(), 4).text, "down");
+}
+
+class QuickEnd : public FrontTest {
+ protected:
+  static FrontBed::Options options() {
+    FrontBed::Options out;
+    out.times.unsent = 500;
+    return out;
+  }
+  QuickEnd() : FrontTest(options()) {}
+};
+
+// A line of the kernel's list of connections: the one from front's port to the client's.
+bool kernel_has(std::uint16_t from, std::uint16_t to) {
+  std::ifstream list("/proc/self/net/tcp");
+  char own[16];
+  char far[16];
+  (void)std::snprintf(own, sizeof own, ":%04X ", from);
+  (void)std::snprintf(far, sizeof far, ":%04X ", to);
+  for (std::string line; std::getline(list, line);) {
+    const auto at = line.find(own);
+    if (at != line.npos && line.find(far, at + 1) != line.npos) return true;
+  }
+  return false;
+}
+
+// It is memory of the host beyond the cap, which a box that never reads could hold for minutes.
+TEST_F(QuickEnd, WhatAClientNeverTakesIsNotKeptOnceTheConnectionIsOver) {
+  route(Verdict::kAny);
+  const UniqueFd client = connect_loopback(bed.tcp_port, 4'096);
+  sockaddr_in own{};
+  socklen_t size = sizeof own;
+  ASSERT_EQ(getsockname(client.get(), reinterpret_cast<sockaddr*>(&own), &size), 0);
+  const std::string much(256 * 1024, 'x');
+  {
+    const UniqueFd far = server.accept_one();
+    ASSERT_TRUE(send_text(far.get(), much));
+  }
+  ASSERT_EQ(shutdown(client.get(), SHUT_WR), 0);
+  ASSERT_EQ(bed.dialer().reports(1).size(), 1u);  // it is over for front
+  const auto end = std::chrono::steady_clock::now() + 20s;
+  while (kernel_has(bed.tcp_port, ntohs(own.sin_port))) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    std::this_thread::sleep_for(20ms);
+  }
+  // It was not taken in the meantime.
+  std::string taken(much.size(), '\0');
+  EXPECT_LT(recv(client.get(), taken.data(), taken.size(), MSG_DONTWAIT),
+            static_cast<ssize_t>(much.size() / 2));
 }
 
 class LittleMemory : public FrontTest {

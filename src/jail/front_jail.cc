@@ -29,8 +29,9 @@ struct Option {
 };
 // Nothing that changes where a socket's bytes go or come from.
 constexpr Option kSettable[] = {
-    {SOL_SOCKET, SO_LINGER},     {SOL_SOCKET, SO_KEEPALIVE},   {IPPROTO_TCP, TCP_NODELAY},
-    {IPPROTO_TCP, TCP_KEEPIDLE}, {IPPROTO_TCP, TCP_KEEPINTVL}, {IPPROTO_TCP, TCP_KEEPCNT},
+    {SOL_SOCKET, SO_LINGER},         {SOL_SOCKET, SO_KEEPALIVE},   {IPPROTO_TCP, TCP_NODELAY},
+    {IPPROTO_TCP, TCP_KEEPIDLE},     {IPPROTO_TCP, TCP_KEEPINTVL}, {IPPROTO_TCP, TCP_KEEPCNT},
+    {IPPROTO_TCP, TCP_USER_TIMEOUT},
 };
 
 std::vector<Rule> rules(std::span<UniqueFd* const> datagrams) {

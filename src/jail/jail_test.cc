@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -111,9 +112,11 @@ int front_calls(int listener, int nobody_listens) {
   if (splice(ends[0], nullptr, accepted.get(), nullptr, 5, SPLICE_F_NONBLOCK) != 5) return 7;
   const linger at_once{1, 0};
   if (setsockopt(accepted.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) != 0) return 8;
+  const unsigned ms = 1;
+  if (setsockopt(accepted.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms) != 0) return 9;
   // A socket that it was handed leads nowhere else.
   if (connect(nobody_listens, reinterpret_cast<sockaddr*>(&own), size) == 0 || errno != EPERM)
-    return 9;
+    return 10;
   return 0;
 }
 

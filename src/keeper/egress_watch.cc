@@ -125,6 +125,7 @@ Result<void> EgressWatch::start(Child& child, const std::string& program,
   child.jailed = false;
   child.born = Clock::now();
   child.again.reset();
+  child.owes_since.reset();
   return {};
 }
 
@@ -175,15 +176,17 @@ std::array<pollfd, EgressWatch::kPolls> EgressWatch::polls() const {
 int EgressWatch::timeout_ms() const {
   int wait = -1;
   for (const Child* child : {&dialer_, &front_}) {
-    if (!child->again) continue;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*child->again - Clock::now());
+    auto until = child->again;
+    if (child->control && child->owes_since) until = *child->owes_since + hang_time_;
+    if (!until) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now());
     const int ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
     if (wait < 0 || ms < wait) wait = ms;
   }
   return wait;
 }
 
-void EgressWatch::note_death(Child& child, const char* name) {
+void EgressWatch::note_death(Child& child, const char* name, const char* how) {
   const bool lived = static_cast<bool>(child.process);
   child.control.reset();
   child.process.send(SIGKILL);
@@ -197,7 +200,12 @@ void EgressWatch::note_death(Child& child, const char* name) {
   const auto pause = child.deaths == 1 ? 0ms : 50ms * (1 << std::min(child.deaths, 7));
   child.again = now + std::min<std::chrono::milliseconds>(pause, kLongestPause);
   if (!lived || child.deaths > kToldDeaths) return;
-  news_.push_back(std::string(name) + " of the box's network has died; it is started again");
+  news_.push_back(std::string(name) + " of the box's network " + how + "; it is started again");
+}
+
+void EgressWatch::check_hang(Child& child, const char* name) {
+  if (!child.control || !child.owes_since) return;
+  if (Clock::now() - *child.owes_since >= hang_time_) note_death(child, name, "does not answer");
 }
 
 bool EgressWatch::hear(Child& child) {
@@ -206,6 +214,11 @@ bool EgressWatch::hear(Child& child) {
   Control message;
   memcpy(&message, received->bytes.data(), sizeof message);
   if (message.type == ControlType::kJailed) return !std::exchange(child.jailed, true);
+  if (message.type == ControlType::kPong && &child == &front_) {
+    const bool asked = child.owes_since.has_value();
+    child.owes_since.reset();
+    return asked;
+  }
   return &child == &dialer_ && on_dialer(message);
 }
 
@@ -230,6 +243,8 @@ bool EgressWatch::on_answer(const Control& message) {
   const bool flushed = message.type == ControlType::kLogFlushed;
   if (asked_.empty() || flushed != (asked_.front() == ControlType::kFlushLog)) return false;
   asked_.pop_front();
+  dialer_.owes_since.reset();
+  if (!asked_.empty()) dialer_.owes_since = Clock::now();
   answer_ = message;
   if (flushed) refused_ = message.value;
   has_rules_ = has_rules_ || message.type == ControlType::kRulesTaken;
@@ -241,6 +256,8 @@ void EgressWatch::check(std::span<const pollfd> polls) {
   bool join = false;
   if (polls[0].revents != 0 && dialer_.control && !hear(dialer_)) note_death(dialer_, "the dialer");
   if (polls[1].revents != 0 && front_.control && !hear(front_)) note_death(front_, "the front");
+  check_hang(dialer_, "the dialer");
+  check_hang(front_, "the front");
   const auto now = Clock::now();
   if (dialer_.again && now >= *dialer_.again) {
     if (start_dialer()) {
@@ -263,6 +280,7 @@ void EgressWatch::check(std::span<const pollfd> polls) {
 Result<void> EgressWatch::tell_dialer(ControlType type, std::span<const int> fds) {
   TRY(tell(dialer_.control.get(), type, fds));
   asked_.push_back(type);
+  if (!dialer_.owes_since) dialer_.owes_since = Clock::now();
   return {};
 }
 
@@ -311,6 +329,9 @@ Result<void> EgressWatch::replace_rules(UniqueFd rules) {
 }
 
 Result<std::uint32_t> EgressWatch::flush_log() {
+  if (front_.control && !front_.owes_since && tell(front_.control.get(), ControlType::kPing)) {
+    front_.owes_since = Clock::now();
+  }
   TRY(ask_dialer(ControlType::kFlushLog, {}));
   return refused_before_ + refused_;
 }
