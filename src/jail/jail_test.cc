@@ -169,6 +169,8 @@ int passing_calls(UniqueFd datagrams, int unix_socket, int to_front, const socka
   // A number that is free again, and sockets that come from elsewhere until there is no room.
   const int number = datagrams.get();
   datagrams.reset();
+  if (dup2(unix_socket, number) >= 0 || fcntl(unix_socket, F_DUPFD, number) >= 0) return 8;
+  if (dup3(unix_socket, number, O_CLOEXEC) >= 0) return 9;
   for (int last = -1; last < number; ++last) {
     char received = 0;
     iovec into{&received, 1};

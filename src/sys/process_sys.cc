@@ -248,7 +248,6 @@ Result<void> send_with_fds(int socket, std::string_view bytes, std::span<const i
   }
   ssize_t n;
   do {
-    // Who passes nothing may have no sendmsg(2) (jail/lock_down.h).
     n = fds.empty() ? send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | flags)
                     : sendmsg(socket, &message, MSG_NOSIGNAL | flags);
   } while (n < 0 && errno == EINTR);
