@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "egress/dial_protocol.h"
 #include "egress/resolver.h"
 #include "sys/file_sys.h"
 #include "sys/mount_sys.h"
@@ -48,6 +49,16 @@ void say(ControlType type, std::uint32_t value = 0) {
       }
       if (!sys::write_all(egress::kSecondLogFd, both)) _exit(1);
     }
+    if (control.type == ControlType::kFront && received->fds.size() == 1) {
+      const std::string answer(sizeof(egress::Reply), 'x');
+      const int passed = egress::kNamesFd;
+      int count = 0;
+      while (count < 1'000 &&
+             sys::send_with_fds(received->fds[0].get(), answer, {&passed, 1}, MSG_DONTWAIT)) {
+        ++count;
+      }
+      if (!sys::write_all(egress::kSecondLogFd, "sent " + std::to_string(count) + "\n")) _exit(1);
+    }
     if (control.type != ControlType::kRules || received->fds.size() != 1) continue;
     char text[64];  // from the beginning: an earlier dialer may have read it
     const ssize_t size = pread(received->fds[0].get(), text, sizeof text, 0);
@@ -68,11 +79,13 @@ void say(ControlType type, std::uint32_t value = 0) {
     say(ControlType::kJailed);
   } while (how == "front-repeats");
   if (how == "front-hangs") pause();
-  while (const auto received = sys::receive_with_fds(egress::kControlFd, sizeof(Control), 1)) {
+  std::vector<UniqueFd> never_read;
+  while (auto received = sys::receive_with_fds(egress::kControlFd, sizeof(Control), 1)) {
     Control control;
     if (received->bytes.size() != sizeof control) break;
     memcpy(&control, received->bytes.data(), sizeof control);
     if (control.type == ControlType::kPing) say(ControlType::kPong);
+    for (auto& fd : received->fds) never_read.push_back(std::move(fd));
   }
   _exit(0);
 }
@@ -243,6 +256,19 @@ TEST_F(EgressWatchTest, AFrontThatHasMoreToSayThanItsOneWordIsReplaced) {
   begin("take", "front-repeats");
   listen();
   EXPECT_EQ(wait_for_news(), "the front of the box's network has died; it is started again");
+}
+
+// They are counted for all of a user's boxes, whose own would be refused in the end.
+TEST_F(EgressWatchTest, AFrontThatReadsNoAnswersKeepsFewDescriptorsUnderWay) {
+  begin("take");
+  listen();
+  EXPECT_TRUE(watch_.flush_log());
+  const std::string text = sys::read_path(path_ + "/egress.1.log", 4096).value_or("");
+  const auto at = text.find("sent ");
+  ASSERT_NE(at, text.npos) << text;
+  const int sent = std::stoi(text.substr(at + 5));
+  EXPECT_GE(sent, 2);
+  EXPECT_LE(sent, 32);
 }
 
 TEST_F(EgressWatchTest, AFrontThatHangsIsReplaced) {
