@@ -190,7 +190,7 @@ FrontBed::FrontBed(const Options& options) : at_(options.at) {
   const std::string any = options.program.empty() ? options.at : "0.0.0.0";
   UniqueFd proxy =
       bound(options.program.empty() ? options.at : "198.18.0.1", SOCK_STREAM, proxy_port);
-  UniqueFd listeners[] = {
+  Listeners listeners = {
       bound(any, SOCK_STREAM, tcp_port),     std::move(proxy),
       bound(any, SOCK_DGRAM, udp_port),      bound("127.0.0.1", SOCK_DGRAM, unused),
       bound(any, SOCK_STREAM, dns_tcp_port), UniqueFd()};
@@ -200,18 +200,15 @@ FrontBed::FrontBed(const Options& options) : at_(options.at) {
     listeners[0] = bound_six(SOCK_STREAM, options.port);
     listeners[3] = bound_six(SOCK_DGRAM, 53);
   }
-  start(options, pair->second.get());
+  std::vector<int> fds{pair->second.get()};
+  for (const auto& listener : listeners) fds.push_back(listener.get());
+  start(options, fds);
   pair->second.reset();
   if (!options.program.empty()) {
     Control jailed;
     must(recv(control_.get(), &jailed, sizeof jailed, 0) == sizeof jailed);
     must(jailed.type == ControlType::kJailed);
   }
-  const Control order{.type = ControlType::kListeners};
-  int fds[kListenerCount];
-  for (std::uint32_t i = 0; i < kListenerCount; ++i) fds[i] = listeners[i].get();
-  must(static_cast<bool>(sys::send_with_fds(
-      control_.get(), {reinterpret_cast<const char*>(&order), sizeof order}, fds)));
   dialer_ = std::make_unique<FakeDialer>(send_dialer());
   // A question that front answers by itself: it has read all that was sent before.
   const UniqueFd probe = connect_to(at_ == "127.0.0.1" ? at_ : "198.18.0.1", dns_tcp_port);
@@ -221,7 +218,7 @@ FrontBed::FrontBed(const Options& options) : at_(options.at) {
   fds_at_start_ = open_fds() - 1;
 }
 
-void FrontBed::start(const Options& options, int far_control) {
+void FrontBed::start(const Options& options, const std::vector<int>& fds) {
   front::Config config{.times = options.times,
                        .max_connections = options.max_connections,
                        .max_memory = options.max_memory};
@@ -232,12 +229,15 @@ void FrontBed::start(const Options& options, int far_control) {
   auto child = sys::start_in_namespaces(0, [&] {
     (void)sys::die_with_parent();
     if (options.program.empty()) {
-      if (!sys::close_all_except({far_control})) return 124;
+      if (!sys::close_all_except(fds)) return 124;
       ::signal(SIGPIPE, SIG_IGN);
-      return front::serve(UniqueFd(far_control), config) ? 0 : 125;
+      Listeners listeners;
+      for (std::size_t i = 0; i < listeners.size(); ++i) listeners[i].reset(fds[1 + i]);
+      return front::serve(UniqueFd(fds[0]), std::move(listeners), config) ? 0 : 125;
     }
-    const int high = fcntl(far_control, F_DUPFD_CLOEXEC, 10);
-    dup2(high, kControlFd);
+    std::vector<int> high;
+    for (const int fd : fds) high.push_back(fcntl(fd, F_DUPFD_CLOEXEC, 20));
+    for (std::size_t i = 0; i < high.size(); ++i) dup2(high[i], kControlFd + static_cast<int>(i));
     char* const arguments[] = {const_cast<char*>(options.program.c_str()), nullptr};
     char* const nothing[] = {nullptr};
     execve(options.program.c_str(), arguments, nothing);

@@ -106,7 +106,8 @@ class FrontBed {
 
  private:
   UniqueFd send_dialer();
-  void start(const Options& options, int far_control);
+  // `fds` are the control socket and the listeners.
+  void start(const Options& options, const std::vector<int>& fds);
 
   UniqueFd control_;
   sys::Process front_;

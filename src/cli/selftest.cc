@@ -229,7 +229,7 @@ void Selftest::check_jails() {
   check_jail(
       "the front's jail refuses open, exec, ptrace, kill, every socket, connect, more descriptors",
       []() -> Result<void> {
-        TRY(jail::enter_front_jail(kJailFds));
+        TRY(jail::enter_front_jail(kJailFds, {}));
         return {};
       },
       jail::probe_front_jail);

@@ -5,7 +5,10 @@
 // Thread-safety: plain values.
 #pragma once
 
+#include <array>
 #include <cstdint>
+
+#include "base/unique_fd.h"
 
 namespace temenos::egress {
 
@@ -13,14 +16,17 @@ inline constexpr int kControlFd = 3;
 inline constexpr int kFirstLogFd = 4;  // dialer: the log's two segments (egress/log.h)
 inline constexpr int kSecondLogFd = 5;
 inline constexpr int kNamesFd = 6;  // dialer: the table of names (egress/names.h)
+// front: kListenerCount sockets of the router, in the order of Listener
+inline constexpr int kFirstListenerFd = 4;
+// The only argument of a front that serves a proxy on the host's loopback: descriptor 4 is its
+// listener, 5 a sealed file with the password. Who is refused is told of a box's flags, or not.
+inline constexpr char kBoxProxy[] = "--box-proxy";
+inline constexpr char kProxyAlone[] = "--proxy";
 
 enum class ControlType : std::uint32_t {
   // keeper to front
-  kListeners = 1,  // carries kListenerCount sockets of the router, in the order of Listener
-  kDialer = 2,     // carries the socket to dialer; the old one, with all that waits for it, is over
-  // Carries a listener on the host's loopback and a sealed file with the password: all that comes
-  // there is for the explicit proxy. `value` is 1 for the proxy of a box.
-  kProxy = 7,
+  kDialer = 2,  // carries the socket to dialer; the old one, with all that waits for it, is over
+  kPing = 1,    // answered by kPong
   // keeper to dialer
   kFront = 3,     // carries the socket to front; the old one is over
   kRules = 4,     // carries a sealed file with one rule in canonical form a line; replaces the list
@@ -31,6 +37,8 @@ enum class ControlType : std::uint32_t {
   kEndRefused = 7,
   // from both
   kJailed = 16,  // locked down; nothing of the box was read before
+  // front to keeper
+  kPong = 23,
   // dialer to keeper
   kRulesTaken = 17,  // `value` rules; or refused whole, the old ones hold: kRulesRefused
   kRulesRefused = 18,
@@ -51,6 +59,7 @@ enum class Listener : std::uint32_t {
   kProxy,  // none of the router's
 };
 inline constexpr std::uint32_t kListenerCount = 6;  // of the router
+using Listeners = std::array<UniqueFd, kListenerCount>;
 
 struct Control {
   ControlType type = ControlType::kJailed;

@@ -84,7 +84,8 @@ Judge Judge::of(std::span<const HostRule> rules) {
 
 Result<Judge> Judge::parse(std::string_view lines) {
   if (lines.size() > kMaxRulesText) {
-    return fail(Code::kInvalidArgument, "the allowlist is longer than a mebibyte", "shorten it");
+    return fail(Code::kInvalidArgument, "the allowlist is longer than 4096 rules can be",
+                "shorten it");
   }
   std::vector<HostRule> rules;
   for (const std::string& line : split(lines, '\n')) {

@@ -82,7 +82,10 @@ class Judge {
   std::size_t rules_ = 0;
 };
 
+// As many as a policy may have, each of them as long as one can be.
 inline constexpr std::size_t kMaxRules = 4096;
-inline constexpr std::size_t kMaxRulesText = std::size_t{1} << 20;
+inline constexpr std::size_t kMaxRuleText =
+    std::string_view("private:*.").size() + kMaxNameBytes + std::string_view(":65535").size();
+inline constexpr std::size_t kMaxRulesText = kMaxRules * (kMaxRuleText + 1);
 
 }  // namespace temenos::egress

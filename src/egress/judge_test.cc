@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "codec/address.h"
 
 namespace temenos::egress {
@@ -188,6 +191,30 @@ TEST(Judge, ParsesCanonicalLinesOnly) {
   for (std::size_t i = 0; i < kMaxRules; ++i) many += "h" + std::to_string(i) + ".net\n";
   EXPECT_TRUE(Judge::parse(many));
   EXPECT_FALSE(Judge::parse(many + "one.more\n"));
+}
+
+// What a policy takes, dialer takes.
+TEST(Judge, AsManyRulesAsThereMayBeEachAsLongAsItCanBe) {
+  const std::string label(63, 'a');
+  const std::string name = label + "." + label + "." + label + "." + std::string(61, 'a');
+  ASSERT_EQ(name.size(), kMaxNameBytes);
+  std::string lines;
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < kMaxRules; ++i) {
+    std::string own = name;
+    const std::string number = std::to_string(i);
+    own.replace(own.size() - number.size() - 1, number.size(), number);
+    // A wildcard's name may be shorter.
+    std::string line = "private:*." + own + ":65535";
+    if (!HostRule::parse(line)) line = "private:" + own + ":65535";
+    longest = std::max(longest, line.size());
+    lines += line + "\n";
+  }
+  EXPECT_LE(longest, kMaxRuleText);
+  EXPECT_GT(lines.size(), std::size_t{1} << 20);
+  const auto judge = Judge::parse(lines);
+  ASSERT_TRUE(judge) << judge.error().to_string();
+  EXPECT_EQ(judge->rules(), kMaxRules);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ Connection::Step Connection::step(Millis now) {
     }
     if (down == Pump::Step::kEnded && gate_.wait() == Gate::Wait::kNothing) {
       // The one answer of an absolute-form is there.
-      relay_.server.fd.reset();
+      relay_.server.close(std::chrono::milliseconds(shared_.times.unsent));
       phase_ = Phase::kFarewell;
       continue;
     }
@@ -209,8 +209,8 @@ Connection::Step Connection::over() {
   if (phase_ == Phase::kOver) return Step::kOver;
   relay_.up.drop();
   relay_.down.drop();
-  relay_.client.fd.reset();
-  relay_.server.fd.reset();
+  relay_.client.close(std::chrono::milliseconds(shared_.times.unsent));
+  relay_.server.close(std::chrono::milliseconds(shared_.times.unsent));
   count_memory();
   if (awaiting_) {
     // Its place is taken until dialer has answered: whoever comes and goes quickly has no more

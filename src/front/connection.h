@@ -28,6 +28,7 @@ struct Times {
   Millis peek = 800;
   Millis quiet = 200;       // of the server, before a refusal in the midst of a connection
   Millis farewell = 2'000;  // for a client to read why
+  Millis unsent = kUnsentTime.count();
 };
 
 struct Shared {

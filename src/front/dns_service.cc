@@ -208,6 +208,7 @@ void DnsService::on_stream(std::uint32_t index, std::uint32_t events, Millis now
 }
 
 void DnsService::close_stream(std::uint32_t index) {
+  streams_[index].side.close();
   streams_[index] = {};
   --open_streams_;
 }

@@ -92,7 +92,7 @@ bool same_target(const Target& a, const Target& b) {
 
 class Loop {
  public:
-  Loop(UniqueFd control, const Config& config)
+  Loop(UniqueFd control, egress::Listeners listeners, const Config& config)
       : config_(config),
         control_(std::move(control)),
         room_(kRoom),
@@ -104,9 +104,15 @@ class Loop {
     shared_.times = config.times;
     shared_.room = room_;
     shared_.max_memory = config.max_memory;
+    std::move(listeners.begin(), listeners.end(), listeners_.begin());
     for (std::size_t i = slots_.size(); i > 0; --i) {
       free_.push_back(static_cast<std::uint32_t>(i - 1));
     }
+  }
+
+  void be_proxy(UniqueFd listener, Login login) {
+    listeners_[static_cast<std::size_t>(Listener::kProxy)] = std::move(listener);
+    login_.emplace(std::move(login));
   }
 
   Result<void> run() {
@@ -115,6 +121,7 @@ class Loop {
     if (!watch(control_.get(), {Kind::kControl, 0, 0}, EPOLLIN)) {
       return fail_errno(errno, "watching the socket to keeper");
     }
+    TRY(listen());
     while (!stopped_) TRY(turn());
     return {};
   }
@@ -362,7 +369,7 @@ class Loop {
   Result<void> read_control() {
     Control order;
     iovec part{&order, sizeof order};
-    alignas(cmsghdr) char room[CMSG_SPACE(kListenerCount * sizeof(int))];
+    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))];
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
@@ -370,58 +377,40 @@ class Loop {
     message.msg_controllen = sizeof room;
     const ssize_t count = recvmsg(control_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return {};
-    std::array<UniqueFd, kListenerCount> passed;
-    std::size_t fds = 0;
-    for (cmsghdr* header = count > 0 ? CMSG_FIRSTHDR(&message) : nullptr; header != nullptr;
-         header = CMSG_NXTHDR(&message, header)) {
-      if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-      for (std::size_t at = CMSG_LEN(0); at < header->cmsg_len; at += sizeof(int)) {
-        int fd = -1;
-        std::memcpy(&fd, reinterpret_cast<const char*>(header) + at, sizeof fd);
-        UniqueFd owned(fd);
-        if (fds < passed.size()) passed[fds++] = std::move(owned);
-      }
+    UniqueFd passed;
+    const cmsghdr* const header = count > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+    if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof(int))) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+      passed.reset(fd);
     }
     if (count == 0 || (count < 0 && errno == ECONNRESET)) {
       stopped_ = true;
       return {};
     }
     if (count != sizeof order) return fail(Code::kProtocol, "a message of keeper that is none");
-    if (order.type == ControlType::kListeners && fds == kListenerCount) return listen_on(passed);
-    if (order.type == ControlType::kDialer && fds == 1) return use_dialer(std::move(passed[0]));
-    if (order.type == ControlType::kProxy && fds == 2 && !login_) {
-      return be_proxy(std::move(passed[0]), passed[1].get(), order.value == 1);
+    if (order.type == ControlType::kDialer && passed) return use_dialer(std::move(passed));
+    if (order.type == ControlType::kPing) {
+      const Control alive{.type = ControlType::kPong};
+      (void)send(control_.get(), &alive, sizeof alive, MSG_DONTWAIT | MSG_NOSIGNAL);
+      return {};
     }
     return fail(Code::kProtocol, "a message of keeper that is not for front");
   }
 
-  Result<void> listen_on(std::array<UniqueFd, kListenerCount>& sockets) {
-    for (std::uint32_t i = 0; i < kListenerCount; ++i) {
-      const int fd = sockets[i].get();
+  Result<void> listen() {
+    for (std::uint32_t i = 0; i < listeners_.size(); ++i) {
+      if (!listeners_[i]) continue;
+      const int fd = listeners_[i].get();
       if (!make_non_blocking(fd) || !watch(fd, {Kind::kListener, i, 0}, EPOLLIN)) {
         return fail_errno(errno, "watching a listener");
       }
       const auto which = static_cast<Listener>(i);
       if (which == Listener::kDnsUdp4 || which == Listener::kDnsUdp6) {
-        dns_.take_socket(which == Listener::kDnsUdp4 ? 0 : 1, std::move(sockets[i]));
-      } else {
-        listeners_[i] = std::move(sockets[i]);
+        dns_.take_socket(which == Listener::kDnsUdp4 ? 0 : 1, std::move(listeners_[i]));
       }
     }
-    return {};
-  }
-
-  Result<void> be_proxy(UniqueFd listener, int password_file, bool of_box) {
-    std::array<char, egress::kMaxProxyPassword> password;
-    const ssize_t size = read(password_file, password.data(), password.size());
-    if (size <= 0) return fail(Code::kProtocol, "no password of the proxy");
-    login_.emplace(std::string_view(password.data(), static_cast<std::size_t>(size)), of_box);
-    const auto index = static_cast<std::uint32_t>(Listener::kProxy);
-    if (!make_non_blocking(listener.get()) ||
-        !watch(listener.get(), {Kind::kListener, index, 0}, EPOLLIN)) {
-      return fail_errno(errno, "watching the proxy's listener");
-    }
-    listeners_[index] = std::move(listener);
     return {};
   }
 
@@ -436,12 +425,12 @@ class Loop {
 
   const Config& config_;
   UniqueFd control_;
+  std::array<UniqueFd, kListenerCount + 1> listeners_;  // the last one is the proxy's
+  std::optional<Login> login_;                          // of that
   UniqueFd epoll_;
   std::vector<char> room_;
   Shared shared_;
   DnsService dns_;
-  std::array<UniqueFd, kListenerCount + 1> listeners_;  // the last one is the proxy's
-  std::optional<Login> login_;                          // of that
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> ready_;
@@ -472,8 +461,14 @@ Config default_config(std::size_t max_fds) {
   return out;
 }
 
-Result<void> serve(UniqueFd control, const Config& config) {
-  return Loop(std::move(control), config).run();
+Result<void> serve(UniqueFd control, egress::Listeners listeners, const Config& config) {
+  return Loop(std::move(control), std::move(listeners), config).run();
+}
+
+Result<void> serve_proxy(UniqueFd control, UniqueFd listener, Login login, const Config& config) {
+  Loop loop(std::move(control), {}, config);
+  loop.be_proxy(std::move(listener), std::move(login));
+  return loop.run();
 }
 
 }  // namespace temenos::front

@@ -4,15 +4,18 @@
 // reach nothing by itself (jail/front_jail.h).
 //
 // One loop, one thread. System calls once it serves: epoll, accept4, getsockname, recv, send,
-// recvmsg, sendmsg, splice, pipe2, fcntl, setsockopt, shutdown, close, clock_gettime, memory.
+// recvmsg, sendmsg (of answers to DNS datagrams), splice, pipe2, fcntl, setsockopt, shutdown,
+// close, clock_gettime, memory.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "egress/control.h"
 #include "front/connection.h"
 #include "front/gate.h"
+#include "front/login.h"
 #include "temenos/error.h"
 
 namespace temenos::front {
@@ -33,6 +36,8 @@ Config default_config(std::size_t max_fds);
 
 // Serves until keeper is gone (egress/control.h). An error is a failure of the host or a breach of
 // the protocol by keeper.
-Result<void> serve(UniqueFd control, const Config& config);
+Result<void> serve(UniqueFd control, egress::Listeners listeners, const Config& config);
+// The same for a listener on the host's loopback: all that comes there is for the explicit proxy.
+Result<void> serve_proxy(UniqueFd control, UniqueFd listener, Login login, const Config& config);
 
 }  // namespace temenos::front

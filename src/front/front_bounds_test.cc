@@ -5,6 +5,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -32,6 +35,55 @@ TEST_F(QuickFrontTest, AThousandConnections) {
   for (auto& [client, far] : all) ASSERT_EQ(hear(far.get(), 3).text, "up\n");
   for (auto& [client, far] : all) ASSERT_TRUE(send_text(far.get(), "down"));
   for (auto& [client, far] : all) ASSERT_EQ(hear(client.get(), 4).text, "down");
+}
+
+class QuickEnd : public FrontTest {
+ protected:
+  static FrontBed::Options options() {
+    FrontBed::Options out;
+    out.times.unsent = 500;
+    return out;
+  }
+  QuickEnd() : FrontTest(options()) {}
+};
+
+// A line of the kernel's list of connections: the one from front's port to the client's.
+bool kernel_has(std::uint16_t from, std::uint16_t to) {
+  std::ifstream list("/proc/self/net/tcp");
+  char own[16];
+  char far[16];
+  (void)std::snprintf(own, sizeof own, ":%04X ", from);
+  (void)std::snprintf(far, sizeof far, ":%04X ", to);
+  for (std::string line; std::getline(list, line);) {
+    const auto at = line.find(own);
+    if (at != line.npos && line.find(far, at + 1) != line.npos) return true;
+  }
+  return false;
+}
+
+// It is memory of the host beyond the cap, which a box that never reads could hold for minutes.
+TEST_F(QuickEnd, WhatAClientNeverTakesIsNotKeptOnceTheConnectionIsOver) {
+  route(Verdict::kAny);
+  const UniqueFd client = connect_loopback(bed.tcp_port, 4'096);
+  sockaddr_in own{};
+  socklen_t size = sizeof own;
+  ASSERT_EQ(getsockname(client.get(), reinterpret_cast<sockaddr*>(&own), &size), 0);
+  const std::string much(256 * 1024, 'x');
+  {
+    const UniqueFd far = server.accept_one();
+    ASSERT_TRUE(send_text(far.get(), much));
+  }
+  ASSERT_EQ(shutdown(client.get(), SHUT_WR), 0);
+  ASSERT_EQ(bed.dialer().reports(1).size(), 1u);  // it is over for front
+  const auto end = std::chrono::steady_clock::now() + 20s;
+  while (kernel_has(bed.tcp_port, ntohs(own.sin_port))) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    std::this_thread::sleep_for(20ms);
+  }
+  // It was not taken in the meantime.
+  std::string taken(much.size(), '\0');
+  EXPECT_LT(recv(client.get(), taken.data(), taken.size(), MSG_DONTWAIT),
+            static_cast<ssize_t>(much.size() / 2));
 }
 
 class LittleMemory : public FrontTest {
@@ -174,6 +226,71 @@ TEST(DialClientQueue, OfAReplyWithTwoDescriptorsNoneStays) {
   one.reset();
   char byte = 0;
   EXPECT_EQ(recv(other.get(), &byte, 1, MSG_DONTWAIT), 0) << "somebody still has its other end";
+}
+
+// Whatever clients, servers and dialer do in whatever order, nothing stays and the next one works.
+TEST_F(QuickFrontTest, DisorderLeavesNothing) {
+  const std::uint32_t seed = static_cast<std::uint32_t>(getpid());
+  std::mt19937 random(seed);
+  auto pick = [&](std::uint32_t below) { return static_cast<std::uint32_t>(random()) % below; };
+  const std::string words[] = {
+      get("a.test"),
+      get("b.test"),
+      tls_hello("a.test"),
+      tls_hello("b.test").substr(0, 30),
+      tls_answer(true),
+      tls_change_cipher() + tls_hello("b.test"),
+      "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100\r\n\r\nbody",
+      "CONNECT a.test:22 HTTP/1.1\r\nHost: a.test:22\r\n\r\n",
+      std::string("\5\1\0\5", 4),
+      "GET http://a.test:22/ HTTP/1.1\r\nHost: a.test:22\r\n\r\n",
+      "\r\n",
+      std::string(5'000, 'x'),
+  };
+  const Verdict verdicts[] = {Verdict::kAny, Verdict::kNeedsHttp, Verdict::kNeedsTls,
+                              Verdict::kRefused};
+  std::vector<UniqueFd> open;
+  for (int round = 0; round < 1'500; ++round) {
+    const DialRule rule{.verdict = verdicts[pick(4)],
+                        .name = "a.test",
+                        .server = pick(8) == 0 ? std::uint16_t{0} : server.port,
+                        .mute = pick(20) == 0};
+    bed.dialer().rule(bed.transparent(), rule);
+    bed.dialer().rule("a.test:22", rule);
+    if (open.size() < 60) open.push_back(pick(3) == 0 ? bed.connect_proxy() : bed.connect());
+    if (pick(2) == 0) {
+      if (UniqueFd far = server.accept_one(0)) open.push_back(std::move(far));
+    }
+    UniqueFd& one = open[pick(static_cast<std::uint32_t>(open.size()))];
+    const std::string& word = words[pick(std::size(words))];
+    switch (pick(6)) {
+      case 0:
+        shutdown(one.get(), SHUT_WR);
+        break;
+      case 1:
+        std::swap(one, open.back());
+        if (pick(2) == 0) reset_now(open.back());
+        open.pop_back();
+        break;
+      default:
+        (void)::send(one.get(), word.data(), pick(static_cast<std::uint32_t>(word.size())) + 1,
+                     MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    if (open.empty()) open.push_back(bed.connect());
+    if (round % 300 == 299) (void)bed.replace_dialer();
+  }
+  open.clear();
+  while (server.accept_one(0)) {
+  }
+  ASSERT_TRUE(bed.back_to_its_start()) << seed;
+  while (server.accept_one(100)) {
+  }
+  route(Verdict::kAny);
+  const UniqueFd client = bed.connect();
+  const UniqueFd far = server.accept_one();
+  ASSERT_TRUE(far) << seed;
+  ASSERT_TRUE(send_text(far.get(), "well"));
+  EXPECT_EQ(hear(client.get(), 4).text, "well") << seed;
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 #include <thread>
 
 #include "testing/front_test.h"
@@ -639,71 +638,6 @@ TEST_F(QuickFrontTest, WhoLeavesBeforeTheAnswerIsReportedAsSilent) {
   ASSERT_EQ(reports.size(), 1u);
   EXPECT_EQ(reports[0].why, Why::kSilent);
   EXPECT_EQ(reports[0].up, 0u);
-}
-
-// Whatever clients, servers and dialer do in whatever order, nothing stays and the next one works.
-TEST_F(QuickFrontTest, DisorderLeavesNothing) {
-  const std::uint32_t seed = static_cast<std::uint32_t>(getpid());
-  std::mt19937 random(seed);
-  auto pick = [&](std::uint32_t below) { return static_cast<std::uint32_t>(random()) % below; };
-  const std::string words[] = {
-      get("a.test"),
-      get("b.test"),
-      tls_hello("a.test"),
-      tls_hello("b.test").substr(0, 30),
-      tls_answer(true),
-      tls_change_cipher() + tls_hello("b.test"),
-      "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100\r\n\r\nbody",
-      "CONNECT a.test:22 HTTP/1.1\r\nHost: a.test:22\r\n\r\n",
-      std::string("\5\1\0\5", 4),
-      "GET http://a.test:22/ HTTP/1.1\r\nHost: a.test:22\r\n\r\n",
-      "\r\n",
-      std::string(5'000, 'x'),
-  };
-  const Verdict verdicts[] = {Verdict::kAny, Verdict::kNeedsHttp, Verdict::kNeedsTls,
-                              Verdict::kRefused};
-  std::vector<UniqueFd> open;
-  for (int round = 0; round < 1'500; ++round) {
-    const DialRule rule{.verdict = verdicts[pick(4)],
-                        .name = "a.test",
-                        .server = pick(8) == 0 ? std::uint16_t{0} : server.port,
-                        .mute = pick(20) == 0};
-    bed.dialer().rule(bed.transparent(), rule);
-    bed.dialer().rule("a.test:22", rule);
-    if (open.size() < 60) open.push_back(pick(3) == 0 ? bed.connect_proxy() : bed.connect());
-    if (pick(2) == 0) {
-      if (UniqueFd far = server.accept_one(0)) open.push_back(std::move(far));
-    }
-    UniqueFd& one = open[pick(static_cast<std::uint32_t>(open.size()))];
-    const std::string& word = words[pick(std::size(words))];
-    switch (pick(6)) {
-      case 0:
-        shutdown(one.get(), SHUT_WR);
-        break;
-      case 1:
-        std::swap(one, open.back());
-        if (pick(2) == 0) reset_now(open.back());
-        open.pop_back();
-        break;
-      default:
-        (void)::send(one.get(), word.data(), pick(static_cast<std::uint32_t>(word.size())) + 1,
-                     MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
-    if (open.empty()) open.push_back(bed.connect());
-    if (round % 300 == 299) (void)bed.replace_dialer();
-  }
-  open.clear();
-  while (server.accept_one(0)) {
-  }
-  ASSERT_TRUE(bed.back_to_its_start()) << seed;
-  while (server.accept_one(100)) {
-  }
-  route(Verdict::kAny);
-  const UniqueFd client = bed.connect();
-  const UniqueFd far = server.accept_one();
-  ASSERT_TRUE(far) << seed;
-  ASSERT_TRUE(send_text(far.get(), "well"));
-  EXPECT_EQ(hear(client.get(), 4).text, "well") << seed;
 }
 
 }  // namespace

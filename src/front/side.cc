@@ -56,6 +56,12 @@ std::ptrdiff_t Side::send(std::span<const char> bytes) {
 
 void Side::end_writing() { (void)shutdown(fd.get(), SHUT_WR); }
 
+void Side::close(std::chrono::milliseconds unsent) {
+  if (!fd) return;
+  set_option(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(unsent.count()));
+  fd.reset();
+}
+
 void Side::reset() {
   if (!fd) return;
   const linger at_once{1, 0};

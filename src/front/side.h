@@ -4,6 +4,7 @@
 // Thread-safety: none. Ownership: owns its descriptor.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,6 +12,10 @@
 #include "base/unique_fd.h"
 
 namespace temenos::front {
+
+// What was sent and not taken yet when a connection is over is the kernel's to deliver, outside of
+// every bound of front's: without progress for so long, no more.
+inline constexpr std::chrono::milliseconds kUnsentTime{30'000};
 
 struct Side {
   UniqueFd fd;
@@ -33,6 +38,8 @@ struct Side {
   std::ptrdiff_t send(std::span<const char> bytes);
   // The peer is told that nothing more comes.
   void end_writing();
+  // Closed in order.
+  void close(std::chrono::milliseconds unsent = kUnsentTime);
   // Closed by a reset: the peer sees an error and not an orderly end.
   void reset();
 };

@@ -36,6 +36,8 @@ constexpr SocketOption kSet[] = {
 std::vector<Rule> rules() {
   std::vector<Rule> out = everyday_rules();
   for (const int call : kAlso) out.push_back(rule(SCMP_ACT_ALLOW, call));
+  // Connections to front, which the box may own; keeper bounds how many are under way.
+  out.push_back(rule(SCMP_ACT_ALLOW, SCMP_SYS(sendmsg), masked(2, MSG_FASTOPEN, 0)));
   for (const std::uint64_t family : {AF_INET, AF_INET6}) {
     for (const std::uint64_t type : {SOCK_STREAM, SOCK_DGRAM}) {
       // Protocol 0: TCP and UDP, and no other that has these types.

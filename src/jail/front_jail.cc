@@ -29,12 +29,18 @@ struct Option {
 };
 // Nothing that changes where a socket's bytes go or come from.
 constexpr Option kSettable[] = {
-    {SOL_SOCKET, SO_LINGER},     {SOL_SOCKET, SO_KEEPALIVE},   {IPPROTO_TCP, TCP_NODELAY},
-    {IPPROTO_TCP, TCP_KEEPIDLE}, {IPPROTO_TCP, TCP_KEEPINTVL}, {IPPROTO_TCP, TCP_KEEPCNT},
+    {SOL_SOCKET, SO_LINGER},         {SOL_SOCKET, SO_KEEPALIVE},   {IPPROTO_TCP, TCP_NODELAY},
+    {IPPROTO_TCP, TCP_KEEPIDLE},     {IPPROTO_TCP, TCP_KEEPINTVL}, {IPPROTO_TCP, TCP_KEEPCNT},
+    {IPPROTO_TCP, TCP_USER_TIMEOUT},
 };
 
-std::vector<Rule> rules() {
+std::vector<Rule> rules(std::span<UniqueFd* const> datagrams) {
   std::vector<Rule> out = everyday_rules();
+  for (const UniqueFd* const fd : datagrams) {
+    out.push_back(rule(SCMP_ACT_ALLOW, SCMP_SYS(sendmsg),
+                       equals(0, static_cast<std::uint64_t>(fd->get())),
+                       masked(2, MSG_FASTOPEN, 0)));
+  }
   for (const int call : kAllowed) out.push_back(rule(SCMP_ACT_ALLOW, call));
   out.push_back(rule(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), equals(1, F_SETPIPE_SZ)));
   for (const auto& option : kSettable) {
@@ -45,22 +51,32 @@ std::vector<Rule> rules() {
   return out;
 }
 
-Result<unsigned> allow_descriptors(unsigned most) {
+// The numbers of `datagrams` lie beyond the limit, so that no other descriptor, a socket to dialer,
+// ever has one of them, also when they are closed.
+Result<unsigned> bound_descriptors(unsigned most, std::span<UniqueFd* const> datagrams) {
+  const rlim_t beyond = datagrams.size();
   rlimit limits{};
   if (getrlimit(RLIMIT_NOFILE, &limits) != 0) return fail_errno(errno, "getrlimit");
-  limits.rlim_cur = limits.rlim_max = std::min<rlim_t>(limits.rlim_max, most);
+  limits.rlim_cur = limits.rlim_max = std::min<rlim_t>(limits.rlim_max, most + beyond);
+  if (setrlimit(RLIMIT_NOFILE, &limits) != 0) return fail_errno(errno, "setrlimit");
+  if (limits.rlim_cur <= beyond) return fail_errno(EMFILE, "a limit for descriptors");
+  limits.rlim_cur = limits.rlim_max = limits.rlim_cur - beyond;
+  for (UniqueFd* const fd : datagrams) {
+    fd->reset(fcntl(fd->get(), F_DUPFD_CLOEXEC, static_cast<int>(limits.rlim_cur)));
+    if (!*fd) return fail_errno(errno, "moving a descriptor");
+  }
   if (setrlimit(RLIMIT_NOFILE, &limits) != 0) return fail_errno(errno, "setrlimit");
   return static_cast<unsigned>(limits.rlim_cur);
 }
 
 }  // namespace
 
-Result<unsigned> enter_front_jail(unsigned max_fds) {
+Result<unsigned> enter_front_jail(unsigned max_fds, std::span<UniqueFd* const> datagrams) {
   TRY(become_nobody_special());
   TRY(leave_the_host(CLONE_NEWNET));
-  const unsigned fds = TRY(allow_descriptors(max_fds));
+  const unsigned fds = TRY(bound_descriptors(max_fds, datagrams));
   TRY(drop_rights({}));
-  TRY(load_filter(SCMP_ACT_ERRNO(EPERM), SCMP_ACT_KILL_PROCESS, rules()));
+  TRY(load_filter(SCMP_ACT_ERRNO(EPERM), SCMP_ACT_KILL_PROCESS, rules(datagrams)));
   return fds;
 }
 
@@ -85,7 +101,9 @@ std::vector<JailProbe> probe_front_jail() {
           syscall(SYS_setsockopt, 0, IPPROTO_IP, IP_TRANSPARENT, &one, sizeof one));
   attempt("getsockopt", syscall(SYS_getsockopt, 0, SOL_SOCKET, SO_TYPE, nullptr, nullptr));
   attempt("ftruncate", syscall(SYS_ftruncate, 0, 0));
+  attempt("sendmsg", syscall(SYS_sendmsg, 0, nullptr, 0));
   attempt("dup", syscall(SYS_dup, 0));
+  attempt("another limit", syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, nullptr, nullptr));
   return probes;
 }
 

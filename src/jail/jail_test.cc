@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -57,7 +58,7 @@ TEST(SessionJail, RefusesEveryAttemptFromInside) {
 }
 
 TEST(FrontJail, RefusesEveryAttemptFromInside) {
-  expect_all_refused([] { return enter_front_jail(64); }, probe_front_jail);
+  expect_all_refused([] { return enter_front_jail(64, {}); }, probe_front_jail);
 }
 
 // Keeper's death is seen at a socket by who still reads it; who is the box's by now does not.
@@ -92,13 +93,13 @@ void expect_end_with_parent(Enter enter) {
 
 TEST(EveryJail, EndsWithKeeper) {
   expect_end_with_parent([] { return enter_session_jail().has_value(); });
-  expect_end_with_parent([] { return enter_front_jail(64).has_value(); });
+  expect_end_with_parent([] { return enter_front_jail(64, {}).has_value(); });
   expect_end_with_parent([] { return enter_dialer_jail(0).has_value(); });
 }
 
 // 0, or the number of the step that did not go as it must.
 int front_calls(int listener, int nobody_listens) {
-  if (!enter_front_jail(64)) return 1;
+  if (!enter_front_jail(64, {})) return 1;
   const UniqueFd accepted(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!accepted) return 2;
   sockaddr_in own{};
@@ -111,9 +112,11 @@ int front_calls(int listener, int nobody_listens) {
   if (splice(ends[0], nullptr, accepted.get(), nullptr, 5, SPLICE_F_NONBLOCK) != 5) return 7;
   const linger at_once{1, 0};
   if (setsockopt(accepted.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) != 0) return 8;
+  const unsigned ms = 1;
+  if (setsockopt(accepted.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms) != 0) return 9;
   // A socket that it was handed leads nowhere else.
   if (connect(nobody_listens, reinterpret_cast<sockaddr*>(&own), size) == 0 || errno != EPERM)
-    return 9;
+    return 10;
   return 0;
 }
 
@@ -130,6 +133,78 @@ TEST(FrontJail, HasWhatForwardingNeeds) {
   const UniqueFd spare(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   auto child =
       sys::start_in_namespaces(0, [&] { return front_calls(listener.get(), spare.get()); });
+  ASSERT_TRUE(child);
+  EXPECT_EQ(child->wait()->code, 0);
+}
+
+// Descriptors under way are counted for all processes of a user: who never reads could keep all of
+// the user's boxes from passing any. 0, or the number of the step that did not go as it must.
+int passing_calls(UniqueFd datagrams, int unix_socket, int to_front, const sockaddr_in& there) {
+  UniqueFd* const listeners[] = {&datagrams};
+  const int given = datagrams.get();
+  if (!enter_front_jail(64, listeners)) return 1;
+  if (datagrams.get() == given || fcntl(given, F_GETFD) >= 0) return 2;
+  char byte = 'x';
+  iovec part{&byte, 1};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(in_pktinfo))] = {};
+  const auto put = [&](int level, int type, const auto& value) {
+    message.msg_control = room;
+    message.msg_controllen = CMSG_SPACE(sizeof value);
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    *header = {CMSG_LEN(sizeof value), level, type};
+    memcpy(CMSG_DATA(header), &value, sizeof value);
+  };
+  // The address that an answer to a question comes from.
+  message.msg_name = const_cast<sockaddr_in*>(&there);
+  message.msg_namelen = sizeof there;
+  put(SOL_IP, IP_PKTINFO, in_pktinfo{.ipi_spec_dst = {htonl(INADDR_LOOPBACK)}});
+  if (sendmsg(datagrams.get(), &message, 0) != 1) return 3;
+  message.msg_name = nullptr;
+  message.msg_namelen = 0;
+  put(SOL_SOCKET, SCM_RIGHTS, unix_socket);
+  if (sendmsg(unix_socket, &message, MSG_DONTWAIT) >= 0 || errno != EPERM) return 4;
+  // A number that is free again, and sockets that come from elsewhere until there is no room.
+  const int number = datagrams.get();
+  datagrams.reset();
+  if (dup2(unix_socket, number) >= 0 || fcntl(unix_socket, F_DUPFD, number) >= 0) return 8;
+  if (dup3(unix_socket, number, O_CLOEXEC) >= 0) return 9;
+  for (int last = -1; last < number; ++last) {
+    char received = 0;
+    iovec into{&received, 1};
+    msghdr incoming{};
+    incoming.msg_iov = &into;
+    incoming.msg_iovlen = 1;
+    incoming.msg_control = room;
+    incoming.msg_controllen = sizeof room;
+    if (recvmsg(to_front, &incoming, MSG_DONTWAIT) != 1) return 5;
+    if (CMSG_FIRSTHDR(&incoming) == nullptr) break;
+  }
+  for (int fd = 0; fd < 80; ++fd) {
+    if (sendmsg(fd, &message, MSG_DONTWAIT) >= 0) return 6;
+    if (errno != (fd == number ? EBADF : EPERM)) return 7;
+  }
+  return 0;
+}
+
+TEST(FrontJail, PassesNoDescriptors) {
+  UniqueFd datagrams(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const UniqueFd client(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof at;
+  ASSERT_EQ(bind(client.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(getsockname(client.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+  const auto pair = sys::socket_pair(SOCK_SEQPACKET);
+  ASSERT_TRUE(pair);
+  const int passed = pair->first.get();
+  for (int i = 0; i < 80; ++i) {
+    ASSERT_TRUE(sys::send_with_fds(pair->first.get(), "s", {&passed, 1}));
+  }
+  auto child = sys::start_in_namespaces(0, [&] {
+    return passing_calls(std::move(datagrams), pair->first.get(), pair->second.get(), at);
+  });
   ASSERT_TRUE(child);
   EXPECT_EQ(child->wait()->code, 0);
 }

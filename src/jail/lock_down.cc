@@ -17,8 +17,8 @@
 
 #include <cerrno>
 
+#include "base/host_ids.h"
 #include "base/try.h"
-#include "sys/ids.h"
 #include "sys/mount_sys.h"
 #include "sys/process_sys.h"
 
@@ -55,10 +55,10 @@ Result<void> limit(decltype(RLIMIT_CORE) resource, rlim_t value) {
 Result<void> become_nobody_special() {
   if (geteuid() != 0) return {};
   if (setgroups(0, nullptr) != 0) return fail_errno(errno, "setgroups");
-  if (setresgid(sys::kSessionId, sys::kSessionId, sys::kSessionId) != 0) {
+  if (setresgid(kSessionId, kSessionId, kSessionId) != 0) {
     return fail_errno(errno, "setresgid");
   }
-  if (setresuid(sys::kSessionId, sys::kSessionId, sys::kSessionId) != 0) {
+  if (setresuid(kSessionId, kSessionId, kSessionId) != 0) {
     return fail_errno(errno, "setresuid");
   }
   return {};
@@ -104,7 +104,6 @@ std::vector<Rule> everyday_rules() {
 #endif
   // With that flag sending is connecting, which is nobody's right here.
   out.push_back(rule(SCMP_ACT_ALLOW, SCMP_SYS(sendto), masked(3, MSG_FASTOPEN, 0)));
-  out.push_back(rule(SCMP_ACT_ALLOW, SCMP_SYS(sendmsg), masked(2, MSG_FASTOPEN, 0)));
   // Memory without execution, never a file's.
   out.push_back(rule(SCMP_ACT_ALLOW, SCMP_SYS(mmap), masked(2, PROT_EXEC, 0),
                      masked(3, MAP_ANONYMOUS, MAP_ANONYMOUS)));

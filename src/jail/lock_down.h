@@ -29,7 +29,8 @@ struct Bounds {
 Result<void> drop_rights(const Bounds& bounds);
 
 // What each of them needs: bytes to and from descriptors that it has, polling, clocks, memory
-// without execution, its own end.
+// without execution, its own end. No sendmsg(2): descriptors under way are counted for all boxes of
+// a user (ETOOMANYREFS in unix(7)), and a filter sees only on which socket they are sent.
 std::vector<Rule> everyday_rules();
 
 // What a jail must refuse, tried from inside it. For tests and `temenos selftest`.

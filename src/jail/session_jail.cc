@@ -38,6 +38,7 @@ Result<void> enter_session_jail(std::uint64_t max_file) {
 std::vector<JailProbe> probe_session_jail() {
   std::vector<JailProbe> probes = probe_every_jail();
   probes.push_back(probe("socket", syscall(SYS_socket, AF_INET, SOCK_STREAM, 0)));
+  probes.push_back(probe("sendmsg", syscall(SYS_sendmsg, 0, nullptr, 0)));
   return probes;
 }
 

@@ -29,6 +29,7 @@ using egress::ControlType;
 
 constexpr auto kAnswerTime = 2s;
 constexpr auto kLongestPause = 5s;
+constexpr int kAnswersRoom = 8 * 1024;  // the kernel doubles it, and counts 1,280 for an answer
 // Deaths in a row; what follows is more of the same, and would push all else out of the log.
 constexpr int kToldDeaths = 8;
 constexpr int kProxyQueue = 256;  // of connections that front has not accepted yet
@@ -69,10 +70,14 @@ Result<void> tell(int control, ControlType type, std::span<const int> fds = {},
 }
 
 constexpr char kDialerDied[] = "the dialer of the box's network has died; it is started again";
+constexpr char kDialerHangs[] =
+    "the dialer of the box's network does not answer; it is started again";
+constexpr char kFrontHangs[] =
+    "the front of the box's network does not answer; it is started again";
 constexpr char kFrontDied[] = "the front of the box's network has died; it is started again";
 
 // In the child: `fds` become descriptors 3 and up, and nothing else is left.
-[[noreturn]] void become(const std::string& program, std::span<const int> fds) {
+[[noreturn]] void become(const std::string& program, const char* word, std::span<const int> fds) {
   constexpr int kFirst = egress::kControlFd;
   constexpr int kHigh = 64;  // beyond all targets
   std::array<int, 8> copies{};
@@ -86,7 +91,8 @@ constexpr char kFrontDied[] = "the front of the box's network has died; it is st
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int fd : {0, 1, 2}) dup2(null, fd);
   std::string name = program.substr(program.rfind('/') + 1);
-  char* const argv[] = {name.data(), nullptr};
+  std::string argument = word;
+  char* const argv[] = {name.data(), argument.empty() ? nullptr : argument.data(), nullptr};
   char* const environment[] = {nullptr};
   execve(program.c_str(), argv, environment);
   _exit(125);
@@ -147,19 +153,20 @@ Result<void> EgressWatch::take_listeners(netns::Listeners listeners) {
   return join_them();
 }
 
-Result<void> EgressWatch::start(Child& child, const std::string& program,
-                                std::span<const int> more) {
+Result<void> EgressWatch::start(Child& child, const std::string& program, std::span<const int> more,
+                                const char* word) {
   auto [here, there] = TRY(sys::socket_pair(SOCK_SEQPACKET));
   std::vector<int> fds{there.get()};
   fds.insert(fds.end(), more.begin(), more.end());
   UniqueFd pidfd;
   const pid_t pid = TRY(sys::raw_fork(0, &pidfd));
-  if (pid == 0) become(program, fds);
+  if (pid == 0) become(program, word, fds);
   child.process = sys::Process(pid, std::move(pidfd));
   child.control = std::move(here);
   child.jailed = false;
   child.born = Clock::now();
   child.again.reset();
+  child.owes_since.reset();
   return {};
 }
 
@@ -174,23 +181,27 @@ Result<void> EgressWatch::start_dialer() {
 }
 
 Result<void> EgressWatch::start_front() {
-  TRY(start(front_, parts_.front, {}));
   front_has_older_ = false;
   if (proxy_listener_) {
     // Read from where it stands, so each life has its own.
     const UniqueFd password = TRY(sys::sealed_memory("temenos-password", password_of(proxy_)));
     const int both[] = {proxy_listener_.get(), password.get()};
-    return tell(front_.control.get(), ControlType::kProxy, both, of_box_ ? 1 : 0);
+    return start(front_, parts_.front, both, of_box_ ? egress::kBoxProxy : egress::kProxyAlone);
   }
   std::vector<int> fds;
   for (const auto& listener : listeners_) fds.push_back(listener.get());
-  return tell(front_.control.get(), ControlType::kListeners, fds);
+  return start(front_, parts_.front, fds);
 }
 
 // A socket of their own for every pair of lives: nothing of an old life is answered in a new one.
 Result<void> EgressWatch::join_them() {
   if (!dialer_.control || !front_.control) return {};
   auto [front_end, dialer_end] = TRY(sys::socket_pair(SOCK_SEQPACKET));
+  // For who never reads its answers (see jail/lock_down.h): some dozen of them at most.
+  const int room = kAnswersRoom;
+  if (setsockopt(dialer_end.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room) != 0) {
+    return fail_errno(errno, "SO_SNDBUF");
+  }
   const int for_front = front_end.get();
   const int for_dialer = dialer_end.get();
   TRY(tell(dialer_.control.get(), ControlType::kFront, {&for_dialer, 1}));
@@ -213,8 +224,10 @@ std::array<pollfd, EgressWatch::kPolls> EgressWatch::polls() const {
 int EgressWatch::timeout_ms() const {
   int wait = -1;
   for (const Child* child : {&dialer_, &front_}) {
-    if (!child->again) continue;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*child->again - Clock::now());
+    auto until = child->again;
+    if (child->control && child->owes_since) until = *child->owes_since + hang_time_;
+    if (!until) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now());
     const int ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
     if (wait < 0 || ms < wait) wait = ms;
   }
@@ -241,12 +254,22 @@ void EgressWatch::note_death(Child& child, const std::string& news) {
   if (child.deaths <= kToldDeaths) news_.push_back(news);
 }
 
+void EgressWatch::check_hang(Child& child, const char* news) {
+  if (!child.control || !child.owes_since) return;
+  if (Clock::now() - *child.owes_since >= hang_time_) note_death(child, news);
+}
+
 bool EgressWatch::hear(Child& child) {
   const auto received = sys::receive_with_fds(child.control.get(), sizeof(Control), 0);
   if (!received || received->bytes.size() != sizeof(Control)) return false;
   Control message;
   memcpy(&message, received->bytes.data(), sizeof message);
   if (message.type == ControlType::kJailed) return !std::exchange(child.jailed, true);
+  if (message.type == ControlType::kPong && &child == &front_) {
+    const bool asked = child.owes_since.has_value();
+    child.owes_since.reset();
+    return asked;
+  }
   return &child == &dialer_ && on_dialer(message);
 }
 
@@ -276,6 +299,8 @@ bool EgressWatch::on_answer(const Control& message) {
   const bool flushed = message.type == ControlType::kLogFlushed;
   if (asked_.empty() || flushed != (asked_.front() == ControlType::kFlushLog)) return false;
   asked_.pop_front();
+  dialer_.owes_since.reset();
+  if (!asked_.empty()) dialer_.owes_since = Clock::now();
   answer_ = message;
   if (flushed) refused_ = message.value;
   has_rules_ = has_rules_ || message.type == ControlType::kRulesTaken;
@@ -287,6 +312,8 @@ void EgressWatch::check(std::span<const pollfd> polls) {
   bool join = false;
   if (polls[0].revents != 0 && dialer_.control && !hear(dialer_)) note_death(dialer_, kDialerDied);
   if (polls[1].revents != 0 && front_.control && !hear(front_)) note_death(front_, kFrontDied);
+  check_hang(dialer_, kDialerHangs);
+  check_hang(front_, kFrontHangs);
   const auto now = Clock::now();
   if (dialer_.again && now >= *dialer_.again) {
     if (start_dialer()) {
@@ -309,6 +336,7 @@ void EgressWatch::check(std::span<const pollfd> polls) {
 Result<void> EgressWatch::tell_dialer(ControlType type, std::span<const int> fds) {
   TRY(tell(dialer_.control.get(), type, fds));
   asked_.push_back(type);
+  if (!dialer_.owes_since) dialer_.owes_since = Clock::now();
   return {};
 }
 
@@ -388,6 +416,9 @@ void EgressWatch::end_refused() {
 }
 
 Result<std::uint32_t> EgressWatch::flush_log() {
+  if (front_.control && !front_.owes_since && tell(front_.control.get(), ControlType::kPing)) {
+    front_.owes_since = Clock::now();
+  }
   TRY(ask_dialer(ControlType::kFlushLog, {}));
   return refused_before_ + refused_;
 }

@@ -36,9 +36,11 @@ class EgressWatch {
  public:
   static constexpr std::size_t kPolls = 2;
 
-  // One that lives for `long_life` has not died of its start.
-  explicit EgressWatch(std::chrono::milliseconds long_life = std::chrono::seconds(10))
-      : long_life_(long_life) {}
+  // One that lives for `long_life` has not died of its start; one that owes an answer for
+  // `hang_time` hangs.
+  explicit EgressWatch(std::chrono::milliseconds long_life = std::chrono::seconds(10),
+                       std::chrono::milliseconds hang_time = std::chrono::seconds(60))
+      : long_life_(long_life), hang_time_(hang_time) {}
 
   struct Parts {
     std::string dialer;  // paths of the programs
@@ -79,7 +81,8 @@ class EgressWatch {
   Result<void> replace_rules(UniqueFd rules, bool narrowed);
   // What the box has asked for by now is in the log when this returns: a number that grows with the
   // connections and look-ups that were refused, and with each death of dialer, who may have seen
-  // more of them.
+  // more of them. Asks front for a sign of life as well, and does not wait for it: one that hangs
+  // is replaced.
   Result<std::uint32_t> flush_log();
 
   // Kills and reaps both.
@@ -93,13 +96,16 @@ class EgressWatch {
     bool jailed = false;  // has said so
     int deaths = 0;       // in a row
     Clock::time_point born;
-    std::optional<Clock::time_point> again;  // when it is started again
+    std::optional<Clock::time_point> again;       // when it is started again
+    std::optional<Clock::time_point> owes_since;  // an answer
   };
-  Result<void> start(Child& child, const std::string& program, std::span<const int> more);
+  Result<void> start(Child& child, const std::string& program, std::span<const int> more,
+                     const char* word = "");
   Result<void> start_dialer();
   Result<void> start_front();
   Result<void> join_them();
   void note_death(Child& child, const std::string& news);
+  void check_hang(Child& child, const char* news);
   bool hear(Child& child);
   bool on_dialer(const egress::Control& message);
   bool on_answer(const egress::Control& message);
@@ -111,6 +117,7 @@ class EgressWatch {
   Result<void> tell_resolver();
 
   std::chrono::milliseconds long_life_;
+  std::chrono::milliseconds hang_time_;
   bool is_on_ = false;
   bool proven_ = false;
   bool has_rules_ = false;  // the dialer that lives

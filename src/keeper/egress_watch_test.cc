@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "egress/dial_protocol.h"
 #include "egress/resolver.h"
 #include "sys/file_sys.h"
 #include "sys/mount_sys.h"
@@ -48,6 +49,16 @@ void say(ControlType type, std::uint32_t value = 0) {
       }
       if (!sys::write_all(egress::kSecondLogFd, both)) _exit(1);
     }
+    if (control.type == ControlType::kFront && received->fds.size() == 1) {
+      const std::string answer(sizeof(egress::Reply), 'x');
+      const int passed = egress::kNamesFd;
+      int count = 0;
+      while (count < 1'000 &&
+             sys::send_with_fds(received->fds[0].get(), answer, {&passed, 1}, MSG_DONTWAIT)) {
+        ++count;
+      }
+      if (!sys::write_all(egress::kSecondLogFd, "sent " + std::to_string(count) + "\n")) _exit(1);
+    }
     if (control.type != ControlType::kRules || received->fds.size() != 1) continue;
     char text[64];  // from the beginning: an earlier dialer may have read it
     const ssize_t size = pread(received->fds[0].get(), text, sizeof text, 0);
@@ -56,14 +67,25 @@ void say(ControlType type, std::uint32_t value = 0) {
     if (rules == "take\n") say(ControlType::kRulesTaken, 1);
     if (rules == "refuse\n") say(ControlType::kRulesRefused);
     if (rules == "die\n") _exit(1);
+    if (rules == "take and hang\n") {
+      say(ControlType::kRulesTaken, 1);
+      pause();
+    }
   }
 }
 
-[[noreturn]] void be_front(bool repeats) {
+[[noreturn]] void be_front(const std::string& how) {
   do {
     say(ControlType::kJailed);
-  } while (repeats);
-  while (sys::receive_with_fds(egress::kControlFd, sizeof(Control), egress::kListenerCount)) {
+  } while (how == "front-repeats");
+  if (how == "front-hangs") pause();
+  std::vector<UniqueFd> never_read;
+  while (auto received = sys::receive_with_fds(egress::kControlFd, sizeof(Control), 1)) {
+    Control control;
+    if (received->bytes.size() != sizeof control) break;
+    memcpy(&control, received->bytes.data(), sizeof control);
+    if (control.type == ControlType::kPing) say(ControlType::kPong);
+    for (auto& fd : received->fds) never_read.push_back(std::move(fd));
   }
   _exit(0);
 }
@@ -71,8 +93,7 @@ void say(ControlType type, std::uint32_t value = 0) {
 __attribute__((constructor)) void be_somebody_else(int, char** argv) {
   const std::string name = argv[0];
   if (name == "dialer") be_dialer();
-  if (name == "front") be_front(false);
-  if (name == "front-repeats") be_front(true);
+  if (name.starts_with("front")) be_front(name);
 }
 
 class EgressWatchTest : public ::testing::Test {
@@ -81,7 +102,7 @@ class EgressWatchTest : public ::testing::Test {
     path_ = ::testing::TempDir() + "temenos-egress-XXXXXX";
     ASSERT_NE(mkdtemp(path_.data()), nullptr);
     dir_ = UniqueFd(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    for (const char* name : {"dialer", "front", "front-repeats"}) {
+    for (const char* name : {"dialer", "front", "front-repeats", "front-hangs"}) {
       std::filesystem::create_symlink(std::filesystem::read_symlink("/proc/self/exe"),
                                       path_ + "/" + name);
     }
@@ -89,6 +110,20 @@ class EgressWatchTest : public ::testing::Test {
   void TearDown() override {
     watch_.end();
     std::filesystem::remove_all(path_);
+  }
+  void listen() {
+    netns::Listeners listeners;
+    for (auto& listener : listeners) listener.reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_TRUE(watch_.take_listeners(std::move(listeners)));
+  }
+  // The first that is told.
+  std::string wait_for_news() {
+    std::vector<std::string> news;
+    turn_until([&] {
+      for (auto& one : watch_.take_news()) news.push_back(std::move(one));
+      return !news.empty();
+    });
+    return news.empty() ? "" : news[0];
   }
   void begin(const std::string& rule, const std::string& front = "front") {
     LaunchSpec spec;
@@ -219,15 +254,49 @@ TEST_F(EgressWatchTest, LongFilesOfTheHostsAreCutAtALine) {
 // It may be the box's by now, and keeper has other things to do than to listen to it.
 TEST_F(EgressWatchTest, AFrontThatHasMoreToSayThanItsOneWordIsReplaced) {
   begin("take", "front-repeats");
-  netns::Listeners listeners;
-  for (auto& listener : listeners) listener.reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_TRUE(watch_.take_listeners(std::move(listeners)));
-  std::vector<std::string> news;
-  turn_until([&] {
-    for (auto& one : watch_.take_news()) news.push_back(std::move(one));
-    return !news.empty();
-  });
-  EXPECT_NE(news[0].find("the front"), std::string::npos) << news[0];
+  listen();
+  EXPECT_EQ(wait_for_news(), "the front of the box's network has died; it is started again");
+}
+
+// They are counted for all of a user's boxes, whose own would be refused in the end.
+TEST_F(EgressWatchTest, AFrontThatReadsNoAnswersKeepsFewDescriptorsUnderWay) {
+  begin("take");
+  listen();
+  EXPECT_TRUE(watch_.flush_log());
+  const std::string text = sys::read_path(path_ + "/egress.1.log", 4096).value_or("");
+  const auto at = text.find("sent ");
+  ASSERT_NE(at, text.npos) << text;
+  const int sent = std::stoi(text.substr(at + 5));
+  EXPECT_GE(sent, 2);
+  EXPECT_LE(sent, 32);
+}
+
+TEST_F(EgressWatchTest, AFrontThatHangsIsReplaced) {
+  watch_ = EgressWatch{0ms, 300ms};
+  begin("take", "front-hangs");
+  listen();
+  EXPECT_TRUE(watch_.flush_log());
+  EXPECT_EQ(wait_for_news(), "the front of the box's network does not answer; it is started again");
+}
+
+TEST_F(EgressWatchTest, ADialerThatHangsIsReplaced) {
+  watch_ = EgressWatch{0ms, 300ms};
+  begin("take and hang");
+  EXPECT_FALSE(watch_.flush_log());
+  EXPECT_EQ(wait_for_news(),
+            "the dialer of the box's network does not answer; it is started again");
+}
+
+// And one that answers stays: nothing is owed any more.
+TEST_F(EgressWatchTest, AnAnswerIsASignOfLife) {
+  watch_ = EgressWatch{0ms, 10s};
+  begin("take");
+  listen();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(watch_.flush_log());
+    turn_until([&] { return watch_.timeout_ms() < 0; });
+  }
+  EXPECT_TRUE(watch_.take_news().empty());
 }
 
 }  // namespace

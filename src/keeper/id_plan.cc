@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/host_ids.h"
 #include "base/text.h"
 #include "base/try.h"
 #include "sys/file_sys.h"
-#include "sys/ids.h"
 
 namespace temenos::keeper {
 namespace {
@@ -71,7 +71,7 @@ IdPlan plan_ids() {
   if (uid == 0) {
     plan.as_root = true;
     plan.range = true;
-    plan.uids = {{0, sys::kBoxIdBase, sys::kBoxIdCount}};
+    plan.uids = {{0, kBoxIdBase, kBoxIdCount}};
     plan.gids = plan.uids;
     return plan;
   }
@@ -89,8 +89,8 @@ IdPlan plan_ids() {
     plan.why = "this user has no range in /etc/subuid and /etc/subgid";
     return plan;
   }
-  uids.count = std::min(uids.count, sys::kBoxIdCount - 1);
-  gids.count = std::min(gids.count, sys::kBoxIdCount - 1);
+  uids.count = std::min(uids.count, kBoxIdCount - 1);
+  gids.count = std::min(gids.count, kBoxIdCount - 1);
   plan.range = true;
   plan.uids.push_back(uids);
   plan.gids.push_back(gids);

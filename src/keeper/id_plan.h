@@ -1,5 +1,5 @@
 // Which host ids a box's ids are (DESIGN: box root is never host root).
-//   root:            0 → sys::kBoxIdBase, 65,536 ids; host directories are bound with idmapped
+//   root:            0 → kBoxIdBase, 65,536 ids; host directories are bound with idmapped
 //   mounts ordinary user:   0 → that user; with newuidmap and a range in /etc/subuid the other ids
 //   map there,
 //                    without it there are no others

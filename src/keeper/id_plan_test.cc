@@ -7,8 +7,8 @@
 
 #include <cstdio>
 
+#include "base/host_ids.h"
 #include "sys/file_sys.h"
-#include "sys/ids.h"
 
 namespace temenos::keeper {
 namespace {
@@ -39,8 +39,8 @@ TEST(PlanIds, BoxRootIsNeverHostRoot) {
   }
   if (geteuid() == 0) {
     EXPECT_TRUE(plan.as_root && plan.range);
-    EXPECT_EQ(plan.uids[0].outside, sys::kBoxIdBase);
-    EXPECT_EQ(plan.uids[0].count, sys::kBoxIdCount);
+    EXPECT_EQ(plan.uids[0].outside, kBoxIdBase);
+    EXPECT_EQ(plan.uids[0].count, kBoxIdCount);
   } else {
     EXPECT_FALSE(plan.as_root);
     EXPECT_EQ(plan.uids[0].outside, geteuid());

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "audit/log.h"
+#include "base/host_ids.h"
 #include "base/text.h"
 #include "base/try.h"
 #include "disk/quota.h"
@@ -33,7 +34,6 @@
 #include "keeper/sources.h"
 #include "session/control.h"
 #include "sys/file_sys.h"
-#include "sys/ids.h"
 #include "sys/process_sys.h"
 
 namespace temenos::keeper {
@@ -168,8 +168,8 @@ Result<void> Keeper::start() {
     return fail_errno(errno, "making " + escape(launch_.spec.data_dir) + "/box",
                       "free some disk space, or set XDG_DATA_HOME to a directory with room");
   }
-  if (plan_.as_root && fchownat(launch_.data_dir.get(), "box", sys::kBoxIdBase, sys::kBoxIdBase,
-                                AT_SYMLINK_NOFOLLOW) != 0) {
+  if (plan_.as_root &&
+      fchownat(launch_.data_dir.get(), "box", kBoxIdBase, kBoxIdBase, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno != EINVAL) return fail_errno(errno, "giving the box its directory");
     return fail(Code::kUnsupported, "this root has no user ids to give to a box",
                 "it is the root of a user namespace, as in a container: run temenos outside of it");

@@ -13,13 +13,13 @@
 #include <fstream>
 #include <future>
 
+#include "base/host_ids.h"
 #include "keeper/box_limits.h"
 #include "keeper/callers.h"
 #include "keeper/egress_watch.h"
 #include "keeper/etc_parts.h"
 #include "keeper/messages.h"
 #include "sys/file_sys.h"
-#include "sys/ids.h"
 #include "sys/process_sys.h"
 
 namespace temenos::keeper {
@@ -56,7 +56,7 @@ TEST_F(RemoveBox, WhatTheBoxLeftWhateverItsModes) {
   if (plan.as_root) {
     // As the box's root made them.
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path_)) {
-      ASSERT_EQ(lchown(entry.path().c_str(), sys::kBoxIdBase + 5, sys::kBoxIdBase), 0);
+      ASSERT_EQ(lchown(entry.path().c_str(), kBoxIdBase + 5, kBoxIdBase), 0);
     }
   }
   ASSERT_EQ(chmod((path_ + "/box/upper/a/b").c_str(), 0), 0);

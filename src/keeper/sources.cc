@@ -8,11 +8,11 @@
 #include <climits>
 #include <map>
 
+#include "base/host_ids.h"
 #include "base/text.h"
 #include "base/try.h"
 #include "keeper/etc_parts.h"
 #include "sys/file_sys.h"
-#include "sys/ids.h"
 #include "sys/mount_sys.h"
 
 namespace temenos::keeper {
@@ -29,8 +29,7 @@ class IdMaps {
     if (!enabled_) return -1;
     UniqueFd& ns = by_owner_[{st.st_uid, st.st_gid}];
     if (!ns) {
-      ns = TRY(
-          sys::idmap_namespace({st.st_uid, sys::kBoxIdBase, 1}, {st.st_gid, sys::kBoxIdBase, 1}));
+      ns = TRY(sys::idmap_namespace({st.st_uid, kBoxIdBase, 1}, {st.st_gid, kBoxIdBase, 1}));
     }
     return ns.get();
   }

@@ -39,11 +39,10 @@ enum class Sent { kAll, kBlocked, kBroken };
 template <typename Consume>
 Sent send_queue(int fd, const ByteQueue& queue, Consume consume) {
   while (!queue.empty()) {
-    iovec parts[16];
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = queue.peek(parts);
-    const ssize_t count = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    // Not all parts at once by sendmsg(2): the jail has none.
+    iovec part{};
+    (void)queue.peek({&part, 1});
+    const ssize_t count = send(fd, part.iov_base, part.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (count >= 0) {
       consume(static_cast<std::size_t>(count));
     } else if (errno == EAGAIN) {
@@ -296,7 +295,8 @@ Result<void> send_control(int control, const ControlMessage& message,
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
-  if (!passed_fds.empty() && passed_fds.size() <= kMaxPassed) {
+  const bool passes = !passed_fds.empty() && passed_fds.size() <= kMaxPassed;
+  if (passes) {
     header.msg_control = room;
     header.msg_controllen = CMSG_SPACE(passed_fds.size_bytes());
     cmsghdr* part_of = CMSG_FIRSTHDR(&header);
@@ -305,7 +305,11 @@ Result<void> send_control(int control, const ControlMessage& message,
     part_of->cmsg_len = CMSG_LEN(passed_fds.size_bytes());
     std::memcpy(CMSG_DATA(part_of), passed_fds.data(), passed_fds.size_bytes());
   }
-  if (sendmsg(control, &header, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof copy) {
+  // session's jail has no sendmsg(2), and it passes nothing.
+  constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  const ssize_t sent =
+      passes ? sendmsg(control, &header, kFlags) : send(control, &copy, sizeof copy, kFlags);
+  if (sent != sizeof copy) {
     return fail_errno(errno, "cannot reach the other end of the session's control socket",
                       "the box is going down; start it again");
   }

@@ -1,7 +1,7 @@
-// The thin loop around session/engine.h: one poll(2), recvmsg and sendmsg, and for the spools of
-// jobs write and ftruncate, nothing else. After it has begun the process opens, connects, starts
+// The thin loop around session/engine.h: one poll(2), recvmsg and send, and for the spools of jobs
+// write and ftruncate, nothing else. After it has begun the process opens, connects, starts
 // and signals nothing, so the jail may forbid all of that. System calls used: poll, recvmsg,
-// sendmsg, write, ftruncate, fcntl (F_GETFL), close, clock_gettime, memory, exit. A write over
+// sendto, write, ftruncate, fcntl (F_GETFL), close, clock_gettime, memory, exit. A write over
 // RLIMIT_FSIZE must be an error and not a signal: ignore SIGXFSZ.
 #pragma once
 

@@ -248,7 +248,8 @@ Result<void> send_with_fds(int socket, std::string_view bytes, std::span<const i
   }
   ssize_t n;
   do {
-    n = sendmsg(socket, &message, MSG_NOSIGNAL | flags);
+    n = fds.empty() ? send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | flags)
+                    : sendmsg(socket, &message, MSG_NOSIGNAL | flags);
   } while (n < 0 && errno == EINTR);
   if (n < 0) return fail_errno(errno, "sendmsg");
   return {};

@@ -91,7 +91,7 @@ Result<void> close_on_exec_from(int first);
 // Closes every descriptor from 3 on that is not in `keep`.
 Result<void> close_all_except(std::vector<int> keep);
 
-// One datagram (SOCK_SEQPACKET) with descriptors; `flags` as MSG_DONTWAIT of sendmsg(2). Receiving:
+// One datagram (SOCK_SEQPACKET) with descriptors, or by send(2); `flags`: MSG_DONTWAIT. Receiving:
 // at most `max_fds` are taken, all others closed; an empty `bytes` means the peer has closed.
 Result<void> send_with_fds(int socket, std::string_view bytes, std::span<const int> fds,
                            int flags = 0);

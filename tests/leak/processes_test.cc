@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/host_ids.h"
 #include "leak/leak.h"
-#include "sys/ids.h"
 
 namespace temenos::leak {
 namespace {
@@ -101,8 +101,8 @@ TEST_P(Processes, TheSessionCanDoNothing) {
   for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}) {
     EXPECT_EQ(number(status(pid, set), 16), 0u) << set;
   }
-  const std::string uid = root_ ? std::to_string(sys::kSessionId) : std::to_string(geteuid());
-  const std::string gid = root_ ? std::to_string(sys::kSessionId) : std::to_string(getegid());
+  const std::string uid = root_ ? std::to_string(kSessionId) : std::to_string(geteuid());
+  const std::string gid = root_ ? std::to_string(kSessionId) : std::to_string(getegid());
   EXPECT_THAT(status(pid, "Uid"), StartsWith(uid + "\t" + uid + "\t" + uid + "\t" + uid));
   EXPECT_THAT(status(pid, "Gid"), StartsWith(gid + "\t" + gid + "\t" + gid + "\t" + gid));
   if (root_) EXPECT_EQ(status(pid, "Groups"), "");
@@ -171,8 +171,8 @@ TEST_P(Processes, WhatRunsTheBoxIsNobodyOnTheHost) {
     expect_own_user_namespace(pid);
     if (root_) {
       const unsigned long long uid = number(status(pid, "Uid"));
-      EXPECT_GE(uid, sys::kBoxIdBase);
-      EXPECT_LT(uid, sys::kBoxIdBase + sys::kBoxIdCount);
+      EXPECT_GE(uid, kBoxIdBase);
+      EXPECT_LT(uid, kBoxIdBase + kBoxIdCount);
       for (const char* ns : {"net", "mnt", "pid", "ipc", "uts", "cgroup"}) {
         EXPECT_NE(link_of(proc(pid, std::string("ns/") + ns)),
                   link_of(std::string("/proc/self/ns/") + ns))

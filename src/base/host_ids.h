@@ -2,7 +2,7 @@
 // meaning).
 #pragma once
 
-namespace temenos::sys {
+namespace temenos {
 
 // Box root of a root-run box is this host id; the box's 65,536 ids follow it. Below the ranges that
 // useradd(8) hands out to people (100000 up) lies too little room, so it starts where systemd's
@@ -12,4 +12,4 @@ inline constexpr unsigned kBoxIdCount = 65536;
 // Who parses box bytes when temenos runs as root: in no box's map.
 inline constexpr unsigned kSessionId = kBoxIdBase + kBoxIdCount;
 
-}  // namespace temenos::sys
+}  // namespace temenos
