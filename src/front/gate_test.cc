@@ -96,6 +96,7 @@ TEST(GateTls, AnEncryptedHelloIsJudgedByItsOuterName) {
   const std::string hello = tls_hello("a.test", ech);
   good.client(hello);
   good.reply(make_reply(Verdict::kConnected, "a.test"));
+  good.server(tls_answer(false));
   EXPECT_TRUE(good.open);
   EXPECT_EQ(good.to_server, hello);
   for (const char* name : {"b.test", ""}) {

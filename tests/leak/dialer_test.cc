@@ -31,7 +31,6 @@ namespace temenos::testing {
 namespace {
 
 using namespace egress;
-
 constexpr int kWaitMs = 15'000;
 
 const std::vector<std::string> kAddresses = {
