@@ -178,8 +178,9 @@ Result<void> EgressWatch::start_dialer() {
   asked_.clear();
   has_rules_ = false;
   const int rules = parts_.rules.get();
-  TRY(tell_dialer(ControlType::kRules, {&rules, 1}));
-  return tell_resolver();
+  // One that cannot be told is dead, which its control socket says next.
+  if (tell_dialer(ControlType::kRules, {&rules, 1})) (void)tell_resolver();
+  return {};
 }
 
 Result<void> EgressWatch::start_front() {
