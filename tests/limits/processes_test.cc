@@ -130,7 +130,8 @@ TEST_P(ProcessLimit, TenBoxesAtOnceLeaveRoomForOthers) {
   const double quiet = exec_ms(witness, times);
   std::vector<std::string> names;
   std::vector<Box> boxes;
-  const int count = is_slow_machine() ? 3 : 10;
+  // Where nobody holds their CPU time they have all of the machine, and more of them show no more.
+  const int count = is_slow_machine() ? 3 : witness.stats()->cpu_held ? 10 : 4;
   for (int n = 0; n < count; ++n) {
     const auto& bomb = bombs()[static_cast<std::size_t>(n) % bombs().size()];
     names.push_back(std::string(bomb.name) + std::to_string(n));
