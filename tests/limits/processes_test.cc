@@ -59,8 +59,8 @@ class ProcessLimit : public LimitsTest, public ::testing::WithParamInterface<std
     return box;
   }
   // Looks at all of them for a time, and on a machine that has much to do until they have exploded.
-  // A bomb that is none proves nothing: together they have at
-  // least so many. (Of the host: on systrap the threads of a guest's process share a few.)
+  // A bomb that is none proves nothing: together they have at least so many. (Of the host: on
+  // systrap the threads of a guest's process share a few.)
   void watch(const std::vector<std::string>& names, std::chrono::milliseconds time,
              long at_least = kPids) {
     long most = 0;
