@@ -16,7 +16,8 @@
 #   SOURCE…  the module's whole .cc files that look at MACRO; they are compiled again with it and
 #            replace their namesakes in the library
 # It registers
-#   TARGET.smoke          seeds of tests/fuzz/corpus/TARGET, then 20 s of fuzzing: must not crash
+#   TARGET.smoke          seeds of tests/fuzz/corpus/TARGET, then TEMENOS_FUZZ_SECONDS (20) of fuzzing: must
+#                         not crash
 #   TARGET.finds_planted  the same with MACRO: must crash (status 77 and a crash file) within 60 s
 # tests/fuzz/corpus/TARGET.dict, when there, is the dictionary. The seeds are read, never written.
 
@@ -25,6 +26,9 @@ if(CMAKE_SCRIPT_MODE_FILE)
   file(REMOVE_RECURSE ${WORK})
   file(MAKE_DIRECTORY ${WORK}/corpus)
   set(seconds 20)
+  if(DEFINED ENV{TEMENOS_FUZZ_SECONDS})
+    set(seconds $ENV{TEMENOS_FUZZ_SECONDS})
+  endif()
   if(EXPECT STREQUAL "crash")
     set(seconds 60)
   endif()
@@ -53,6 +57,7 @@ endif()
 
 # Without this libFuzzer sees the branches of the fuzz target alone and not those of the parser.
 add_compile_options(-fsanitize=fuzzer-no-link)
+set(TEMENOS_PCH temenos_pch_covered)
 
 function(temenos_planted_fuzz target macro)
   if(NOT EXISTS ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${target})

@@ -3,7 +3,10 @@
 # Declares src/NAME as a library (without SOURCES: of headers alone). DEPS are the only modules it may include (tests/style holds the
 # includes to it); LIBS are outside libraries. TESTS are the unit tests beside the sources; they become
 # one program, each of whose cases is a ctest of the label `unit`; TEST_DEPS and TEST_LIBS are for it alone.
+# FUZZ are fuzz targets (fuzz_planted.cmake); FUZZ_SOURCES and FUZZ_DEPS what they need, where all of the
+# module is much more: the fuzz tree builds no more of it.
 find_package(GTest QUIET)
+include(${CMAKE_SOURCE_DIR}/cmake/precompiled.cmake)
 
 if(TEMENOS_FUZZ)
   # All that the label `fuzz` runs: nothing else of the tree is built with the fuzzer's flags.
@@ -11,7 +14,12 @@ if(TEMENOS_FUZZ)
 endif()
 
 function(temenos_module name)
-  cmake_parse_arguments(M "" "" "SOURCES;DEPS;LIBS;TESTS;TEST_DEPS;TEST_LIBS;FUZZ" ${ARGN})
+  cmake_parse_arguments(M "" "" "SOURCES;DEPS;LIBS;TESTS;TEST_DEPS;TEST_LIBS;FUZZ;FUZZ_SOURCES;FUZZ_DEPS"
+                        ${ARGN})
+  if(TEMENOS_FUZZ AND M_FUZZ_SOURCES AND NOT TEMENOS_TESTS)
+    set(M_SOURCES ${M_FUZZ_SOURCES})
+    set(M_DEPS ${M_FUZZ_DEPS})
+  endif()
   set(kind STATIC)
   set(scope PUBLIC)
   if(NOT M_SOURCES)
@@ -24,6 +32,9 @@ function(temenos_module name)
     target_link_libraries(temenos_${name} ${scope} temenos_${dep})
   endforeach()
   target_link_libraries(temenos_${name} ${scope} ${M_LIBS})
+  if(M_SOURCES)
+    temenos_precompile(temenos_${name} REUSE_FROM ${TEMENOS_PCH})
+  endif()
   if(TEMENOS_TESTS AND M_TESTS)
     temenos_test(${name}_test LABEL unit SOURCES ${M_TESTS} DEPS ${name} ${M_TEST_DEPS}
                  LIBS ${M_TEST_LIBS})
@@ -61,6 +72,7 @@ function(temenos_test name)
     target_link_libraries(${name} PRIVATE temenos_${dep})
   endforeach()
   target_link_libraries(${name} PRIVATE ${T_LIBS} GTest::gmock GTest::gtest_main)
+  temenos_precompile(${name} REUSE_FROM temenos_pch_tests)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   include(GoogleTest)
   set(discover DISCOVERY_TIMEOUT 60

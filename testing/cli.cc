@@ -222,6 +222,11 @@ bool is_slow_machine() {
 
 int slowness() { return is_slow_machine() ? 20 : 1; }
 
+int part_of(int usual) {
+  const char* percent = std::getenv("TEMENOS_PERCENT");
+  return percent == nullptr ? usual : std::max(1, usual * std::atoi(percent) / 100);
+}
+
 std::string host_shell(const std::string& script) {
   FILE* pipe = popen(script.c_str(), "re");
   if (pipe == nullptr) fatal("popen");

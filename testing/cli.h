@@ -56,6 +56,10 @@ std::string host_shell(const std::string& script);
 bool is_slow_machine();
 int slowness();
 
+// TEMENOS_PERCENT of `usual`, at least 1; all of it when that is not set. Of the many tries of a
+// test, the rest of which only ./scripts/test --all makes.
+int part_of(int usual);
+
 // "systrap" and "ptrace".
 const std::vector<std::string>& platforms();
 

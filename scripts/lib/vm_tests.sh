@@ -15,7 +15,7 @@ VM_BOOT_SECONDS=300
 VM_PATIENCE=90
 
 # Of the rounds of tests of chance: they take a hundred times as long there.
-VM_CRASH_PERCENT=2
+VM_PERCENT=2
 
 # vm_entry NAME PROCESSORS TIMEOUT PROPERTIES COMMAND…: one ctest entry. Of both processors, unless its time
 # tells nothing: the machine has as many, and whatever ran beside it would be measured with it.
@@ -35,7 +35,7 @@ vm_in() {
   [[ $who == root ]] || uid=1000
   VM_RUN=(python3 "$ROOT/scripts/lib/vm_machine.py" run --dir "$machine" --keys "${machine%/*}/keys"
     --user "$who" --limit "$seconds" -- env CI=true TEMENOS_MUST_WORK=1 TEMENOS_SLOW=1
-    TEMENOS_CRASH_PERCENT="$VM_CRASH_PERCENT" TEMENOS_STAGE=/opt/temenos TEMENOS_TEST_USER=user
+    TEMENOS_PERCENT="$VM_PERCENT" TEMENOS_STAGE=/opt/temenos TEMENOS_TEST_USER=user
     TEMENOS_BIN=/opt/temenos/bin/temenos "XDG_CACHE_HOME=/var/tmp/temenos-test-cache-$uid" "$@")
 }
 

@@ -228,7 +228,7 @@ bool CrashMatrix::live_round(Operation what, int n) {
 }
 
 TEST_P(CrashMatrix, AtRandomMoments) {
-  const int rounds = crash_rounds(50);
+  const int rounds = part_of(50);
   int hits = 0;
   for (int n = 0; hits < rounds && !HasFailure(); ++n) {
     ASSERT_LT(n, 2 * rounds + 20) << "the victim is seldom there";
@@ -263,7 +263,7 @@ class RemovalKilled : public DurableBoxTest, public ::testing::WithParamInterfac
 
 TEST_P(RemovalKilled, IsDoneAgain) {
   milliseconds time{50};
-  const int rounds = crash_rounds(16);
+  const int rounds = part_of(16);
   for (int n = 0; n < rounds && !HasFailure(); ++n) {
     SCOPED_TRACE("round " + std::to_string(n) + ", TEMENOS_CRASH_SEED=" + seed());
     ASSERT_EQ(run_tool({"create", kBox}).status, 0);
@@ -318,7 +318,7 @@ class KeeperKilled : public DurableBoxTest {};
 // The next life begins at once, while the kernel is still ending the last one.
 TEST_F(KeeperKilled, AndStartedAgainAtOnce) {
   ASSERT_EQ(run_tool({"create", kBox}).status, 0);
-  const int rounds = crash_rounds(200);
+  const int rounds = part_of(200);
   Generation old(BoxProcesses{});
   std::size_t returned = 0;
   std::string before;  // the log before the last, when the last life began

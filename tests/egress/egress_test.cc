@@ -46,11 +46,6 @@ std::string name_of(const ::testing::TestParamInfo<Who>& info) {
 
 int patience(int seconds) { return seconds * slowness(); }
 
-int part_of(int usual) {
-  const char* percent = std::getenv("TEMENOS_CRASH_PERCENT");
-  return percent == nullptr ? usual : std::max(1, usual * std::atoi(percent) / 100);
-}
-
 ::testing::AssertionResult quick(const Tried& refused, const Tried& allowed) {
   const long limit = allowed.ms + patience(1) * 1000L;
   if (refused.ms <= limit) return ::testing::AssertionSuccess();

@@ -1,7 +1,7 @@
 // Boxes with a filtered network, run by root or by an ordinary user on the host of a test's
 // internet (testing/internet.h), and what is seen of them from both sides.
 //
-// TEMENOS_CRASH_PERCENT says how many of a test's many tries are made, TEMENOS_SLOW=1 that
+// TEMENOS_PERCENT says how many of a test's many tries are made, TEMENOS_SLOW=1 that
 // everything takes twenty times as long.
 #pragma once
 
@@ -74,8 +74,6 @@ std::string name_of(const ::testing::TestParamInfo<Who>& info);
 
 // Seconds that a test waits for what should come.
 int patience(int seconds);
-// TEMENOS_CRASH_PERCENT of `usual`, at least 1.
-int part_of(int usual);
 // Whether `ms` is no more than a second more than a like client took who was let through: most of
 // it is the client's own start.
 ::testing::AssertionResult quick(const Tried& refused, const Tried& allowed);

@@ -157,9 +157,4 @@ void expect_told(const CliResult& result, const char* who) {
   EXPECT_EQ(result.err.find("[no hint]"), std::string::npos) << result.err;
 }
 
-int crash_rounds(int usual) {
-  const char* percent = std::getenv("TEMENOS_CRASH_PERCENT");
-  return percent != nullptr ? std::max(1, usual * atoi(percent) / 100) : usual;
-}
-
 }  // namespace temenos::testing

@@ -73,7 +73,4 @@ class DurableBoxTest : public IntegrationTest {
 // One line on stderr with a hint, and status 125.
 void expect_told(const CliResult& result, const char* who);
 
-// TEMENOS_CRASH_PERCENT of `usual`; all of them when it is not set.
-int crash_rounds(int usual);
-
 }  // namespace temenos::testing

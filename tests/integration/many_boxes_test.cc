@@ -2,6 +2,7 @@
 // output and no other's, none leaves anything.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -12,7 +13,7 @@
 namespace temenos::testing {
 namespace {
 
-constexpr int kInTurn = 100;
+const int kInTurn = std::max(30, part_of(100));
 constexpr int kAtOnce = 50;
 
 class ManyBoxesTest : public IntegrationTest, public ::testing::WithParamInterface<std::string> {

@@ -40,7 +40,7 @@ Status status_of(const std::string& pid) {
 
 }  // namespace
 
-int limit_rounds(int usual) { return std::max(1, crash_rounds(usual) / slowness()); }
+int limit_rounds(int usual) { return std::max(1, part_of(usual) / slowness()); }
 
 std::chrono::seconds patience(int seconds) { return std::chrono::seconds(seconds * slowness()); }
 

@@ -1,7 +1,7 @@
 // What the tests of limits share: boxes of the library, whose commands use things up, and what is
 // seen of them from outside.
 //
-// TEMENOS_CRASH_PERCENT says how many of the rounds run, TEMENOS_SLOW=1 that everything takes
+// TEMENOS_PERCENT says how many of the rounds run, TEMENOS_SLOW=1 that everything takes
 // twenty times as long (a machine in emulation): then there are fewer rounds, and more patience.
 #pragma once
 
