@@ -34,6 +34,7 @@ constexpr int kAnswersRoom = 8 * 1024;  // the kernel doubles it, and counts 1,2
 constexpr int kToldDeaths = 8;
 constexpr int kProxyQueue = 256;  // of connections that front has not accepted yet
 constexpr std::size_t kPasswordBytes = 16;
+constexpr int kNotExecuted = 126;  // as shells say it
 
 // Of the host, and trusted; but a pipe there must not hold up a keeper. Whole lines of it: dialer
 // takes no more than `limit`.
@@ -95,7 +96,7 @@ constexpr char kFrontDied[] = "the front of the box's network has died; it is st
   char* const argv[] = {name.data(), argument.empty() ? nullptr : argument.data(), nullptr};
   char* const environment[] = {nullptr};
   execve(program.c_str(), argv, environment);
-  _exit(125);
+  _exit(kNotExecuted);
 }
 
 }  // namespace
@@ -152,7 +153,9 @@ Result<void> EgressWatch::take_listeners(netns::Listeners listeners) {
   has_listeners_ = true;
   listeners_ = std::move(listeners);
   TRY(start_front());
-  return join_them();
+  // One that cannot be told is dead, which its control socket says next.
+  (void)join_them();
+  return {};
 }
 
 Result<void> EgressWatch::start(Child& child, const std::string& program, std::span<const int> more,
@@ -237,11 +240,31 @@ int EgressWatch::timeout_ms() const {
   return wait;
 }
 
+void EgressWatch::note_start_failure(const Child& child, std::optional<sys::ExitStatus> status) {
+  const std::string& program = &child == &dialer_ ? parts_.dialer : parts_.front;
+  std::string how = program.substr(program.rfind('/') + 1);
+  if (status && status->code == kNotExecuted) {
+    how += " cannot be executed";
+  } else if (status && status->code >= 0) {
+    how += " has ended with status " + std::to_string(status->code);
+  } else {
+    how += " was killed by signal " + std::to_string(status ? status->signal : SIGKILL);
+  }
+  Error error;
+  error.code = Code::kUnsupported;
+  error.what = "the box's network does not start: " + how;
+  if (!of_box_) error.what = how + " before it was locked down";
+  error.hint = "see whether this runs: " + program +
+               " --version; and whether temenos doctor finds anything missing";
+  start_failure_ = std::move(error);
+}
+
 void EgressWatch::note_death(Child& child, const std::string& news) {
   const bool lived = static_cast<bool>(child.process);
   child.control.reset();
   child.process.send(SIGKILL);
-  child.process.wait();
+  const auto status = child.process.wait();
+  if (lived && !is_proven() && !start_failure_) note_start_failure(child, status);
   child.process = {};
   if (&child == &dialer_) refused_before_ += std::exchange(refused_, 0) + 1;
   const auto now = Clock::now();

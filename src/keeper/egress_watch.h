@@ -71,6 +71,9 @@ class EgressWatch {
   // What has happened to them since, for the audit log and people; then forgotten.
   std::vector<std::string> take_news() { return std::exchange(news_, {}); }
 
+  // Set when a part has ended before the network was proven: it then cannot run at all, and whoever
+  // waits for the box's start need not wait for more of the same.
+  const std::optional<Error>& start_failure() const { return start_failure_; }
   // The last of these, and how many there were; empty: none in this life of the box.
   const std::string& trouble() const { return trouble_; }
 
@@ -105,6 +108,7 @@ class EgressWatch {
   Result<void> start_front();
   Result<void> join_them();
   void note_death(Child& child, const std::string& news);
+  void note_start_failure(const Child& child, std::optional<sys::ExitStatus> status);
   void check_hang(Child& child, const char* news);
   bool hear(Child& child);
   bool on_dialer(const egress::Control& message);
@@ -140,6 +144,7 @@ class EgressWatch {
   std::uint32_t refused_before_ = 0;  // by those that have died
   std::vector<std::string> news_;
   std::string trouble_;
+  std::optional<Error> start_failure_;
   int deaths_ = 0;
 };
 

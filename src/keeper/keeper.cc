@@ -449,6 +449,7 @@ Message Keeper::run() {
     }
     egress_.check(std::span(polls).subspan(network, EgressWatch::kPolls));
     log_network_news();
+    if (!ready_ && egress_.start_failure()) return failure(*egress_.start_failure());
     if (const auto message = begin_when_ready()) return *message;
     if (callers_.serve(std::span(polls).subspan(own), session_gone ? -1 : session_control_.get(),
                        limits_, egress_)) {

@@ -40,12 +40,8 @@ class ProxyKeeper {
       std::copy(network.begin(), network.end(), polls.begin() + 1);
       if (poll(polls.data(), polls.size(), egress_.timeout_ms()) < 0) continue;  // EINTR
       egress_.check(std::span(polls).subspan(1));
-      const auto news = egress_.take_news();
-      if (!ready && !news.empty()) {
-        return fail(Code::kUnsupported,
-                    "a process of the proxy has ended before it was locked down",
-                    "it needs user namespaces: see temenos doctor");
-      }
+      (void)egress_.take_news();  // nobody reads them
+      if (!ready && egress_.start_failure()) return tl::make_unexpected(*egress_.start_failure());
       if (!ready && egress_.is_proven()) {
         ready = true;
         Message message;

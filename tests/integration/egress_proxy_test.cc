@@ -326,8 +326,9 @@ TEST_F(EgressProxyTest, WhatCannotStartSaysWhy) {
   const auto dead = EgressProxy::start({}, {.libexec = programs});
   ASSERT_FALSE(dead);
   EXPECT_THAT(dead.error().to_string(),
-              StartsWith("cannot start the proxy: a process of the proxy has ended before it was "
-                         "locked down"));
+              StartsWith("cannot start the proxy: temenos-dialer has ended with status 1 before it "
+                         "was locked down: see whether this runs: " +
+                         programs + "/temenos-dialer --version"));
 }
 
 }  // namespace

@@ -203,5 +203,33 @@ TEST_F(FilteredLife, WithoutItsNetworkThereIsNoBox) {
   expect_error(told, 125, {"cannot have a filtered network", "no TPROXY here", "sudo modprobe x"});
 }
 
+// At once, and in words that lead to the cause: no time-out, and nothing of sockets.
+TEST_F(FilteredLife, APartOfItsNetworkThatCannotRunIsNamed) {
+  const std::string bin = temenos_program().substr(0, temenos_program().rfind('/'));
+  const std::string prefix = host_.dir("prefix");
+  const std::string libexec = prefix + "/libexec/temenos/";
+  host_shell("cp -r " + bin + "/../bin " + bin + "/../libexec " + prefix + "/ && chmod -R a+rX " +
+             prefix);
+  for (const std::string part : {"temenos-dialer", "temenos-front"}) {
+    SCOPED_TRACE(part);
+    setenv("TEMENOS_BIN", (prefix + "/bin/temenos").c_str(), 1);
+    const auto run = [this] { return host_.temenos({"run", "--net", "filtered", "--", "true"}); };
+    host_shell("cd " + libexec + " && mv " + part + " kept && cp /bin/false " + part);
+    const auto ended = run();
+    host_shell("cd " + libexec + " && rm " + part + " && echo no program > " + part +
+               " && chmod 755 " + part);
+    const auto no_program = run();
+    host_shell("cd " + libexec + " && mv kept " + part);
+    const auto whole = run();
+    setenv("TEMENOS_BIN", (bin + "/temenos").c_str(), 1);
+    expect_error(ended, 125,
+                 {"the box's network does not start", part + " has ended with status 1",
+                  libexec + part + " --version"});
+    expect_error(no_program, 125,
+                 {"the box's network does not start", part + " cannot be executed"});
+    EXPECT_EQ(whole.status, 0) << whole.err;
+  }
+}
+
 }  // namespace
 }  // namespace temenos::testing
