@@ -126,8 +126,7 @@ Result<BoxEnd> stop_box(const HostDirs& dirs, store::DataDir& dir,
 void BoxHandle::take_settings(const Policy& policy) {
   env_ = policy->env;
   network_ = policy->network;
-  cooperative_ =
-      network_ == NetworkMode::kFiltered && policy->enforcement == Enforcement::kCooperative;
+  cooperative_ = policy->enforcement == Enforcement::kCooperative;
 }
 
 std::string_view BoxHandle::why_network_is_free() const {

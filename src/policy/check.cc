@@ -68,6 +68,13 @@ Result<void> check_network(PolicyFields& f) {
     return unnamed_danger("enforcement", "\"cooperative\"", &Dangers::cooperative,
                           "CooperativeEnforcement");
   }
+  // Who asks for it counts on a proxy, which no other network has.
+  if (f.enforcement == Enforcement::kCooperative && f.network != NetworkMode::kFiltered) {
+    return fail(Code::kInvalidArgument,
+                "enforcement: only the network \"filtered\" can be \"cooperative\", got \"" +
+                    std::string(enum_name(f.network)) + "\"",
+                "set network to \"filtered\", or leave enforcement out");
+  }
   if (f.network != NetworkMode::kFiltered && !f.allow_hosts.empty()) {
     return fail(Code::kInvalidArgument,
                 "allow_hosts: only the network \"filtered\" has an allowlist, got \"" +

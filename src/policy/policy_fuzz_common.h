@@ -28,7 +28,8 @@ inline void require_sound(const Result<Policy>& policy) {
   }
   const PolicyFields& f = policy->fields();
   require(f.network != NetworkMode::kHost || f.allowed.host_network);
-  require(f.enforcement != Enforcement::kCooperative || f.allowed.cooperative);
+  require(f.enforcement != Enforcement::kCooperative ||
+          (f.allowed.cooperative && f.network == NetworkMode::kFiltered));
   for (const Mount& mount : f.mounts) {
     require_normal(mount.source);
     require_normal(mount.target);

@@ -53,7 +53,7 @@ Limits random_limits(Random& random) {
              .output_mb = random_limit(random),
              .ttl_seconds = random_limit(random),
              .idle_seconds = random_limit(random)};
-  if (chance(random, 50)) out.cpus = static_cast<double>(1 + random() % 40000) / 1000;
+  if (chance(random, 50)) out.cpus = static_cast<double>(10 + random() % 40000) / 1000;
   return out;
 }
 
@@ -108,9 +108,11 @@ std::optional<Policy> random_policy(Random& random) {
       json_list(secrets) + R"(,"env":{"A":"\"\\\u0001é","B":"......"})" + R"(,"project":")" +
       pick<std::string>(random, {"read", "review", "write"}) + R"(","scratch":")" +
       pick<std::string>(random, {"disk", "memory", "runsc"}) + R"(","enforcement":")" +
-      pick<std::string>(random, {"required", "cooperative"}) + R"(","limits_mode":")" +
-      pick<std::string>(random, {"required", "best-effort"}) + R"(","allow_danger":)" +
-      json_list({"\"home-bind\"", "\"host-network\"", "\"cooperative\""}) + "}";
+      (network == "filtered" ? pick<std::string>(random, {"required", "cooperative"})
+                             : "required") +
+      R"(","limits_mode":")" + pick<std::string>(random, {"required", "best-effort"}) +
+      R"(","allow_danger":)" + json_list({"\"home-bind\"", "\"host-network\"", "\"cooperative\""}) +
+      "}";
   auto policy = Policy::from_json(text);
   if (!policy) {
     ADD_FAILURE() << policy.error().to_string() << "\n" << text;

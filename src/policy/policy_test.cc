@@ -201,6 +201,9 @@ const struct {
     {R"({"limits":{"memory":64}})", "policy: limits.memory: unknown field"},
     {R"({"limits_mode":"hard"})", "policy: limits_mode: expected one of required, best-effort"},
     {R"({"enforcement":"soft"})", "policy: enforcement: expected one of required, cooperative"},
+    {R"({"network":"none","enforcement":"cooperative","allow_danger":["cooperative"]})",
+     "policy: enforcement: only the network \"filtered\" can be \"cooperative\", got \"none\": set "
+     "network to"},
     {R"({"scratch":"tape"})", "policy: scratch: expected one of disk, memory, runsc"},
     {R"({"project":"none"})", "policy: project: expected one of read, review, write"},
     {R"({"platform":"gvisor"})", "policy: platform: expected one of auto, systrap, ptrace, kvm"},

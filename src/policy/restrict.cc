@@ -191,6 +191,7 @@ Result<Policy> Policy::restrict(const Restriction& r) const {
   TRY(lower(f.project, r.project, "project"));
   TRY(lower(f.limits_mode, r.limits_mode, "limits_mode"));
   TRY(lower(f.enforcement, r.enforcement, "enforcement"));
+  if (f.network != NetworkMode::kFiltered) f.enforcement = Enforcement::kRequired;
   TRY(lower(f.scratch, r.scratch, "scratch"));
   TRY(restrict_dangers(f.allowed, r));
   return checked(std::move(f));

@@ -36,6 +36,15 @@ Policy parent() {
 
 TEST(Restrict, NothingAskedChangesNothing) { EXPECT_EQ(*parent().restrict({}), parent()); }
 
+TEST(Restrict, ANetworkThatIsNotFilteredHasNoProxy) {
+  Restriction none;
+  none.network = NetworkMode::kNone;
+  none.allow_hosts.emplace();
+  const auto child = parent().restrict(none);
+  ASSERT_TRUE(child) << child.error().to_string();
+  EXPECT_EQ((*child)->enforcement, Enforcement::kRequired);
+}
+
 TEST(Restrict, Narrows) {
   Restriction r;
   r.allow_hosts = Rules{rule("x.a.com"), rule("b.com:22")};
