@@ -201,6 +201,34 @@ TEST_F(CooperativeBox, EachHandleAndEachLifeHasItsProxy) {
   EXPECT_EQ(host_shell("grep -rl " + password_of(first) + " " + data_dir("box") + " || true"), "");
 }
 
+// For who heeds the proxy; as everywhere, of all handles and in the next life too.
+TEST_F(CooperativeBox, ItsListIsEditedWhileItLives) {
+  auto box = create();
+  ASSERT_TRUE(box) << box.error().to_string();
+  constexpr char kBoth[] = "hello from the hostegress refused: ";
+  const auto before = box->exec(curl());
+  ASSERT_TRUE(before) << before.error().to_string();
+  EXPECT_THAT(before->stdout_data, StartsWith(kBoth));
+  ASSERT_TRUE(box->deny_hosts({server_.at()}));
+  const auto denied = box->exec(curl());
+  ASSERT_TRUE(denied) << denied.error().to_string();
+  EXPECT_THAT(denied->stdout_data,
+              StartsWith("egress refused: " + server_.at() + " is not in the allowlist"));
+  EXPECT_EQ(denied->denials.size(), 2u);
+  auto other = manager_->find({"", "box"});
+  ASSERT_TRUE(other);
+  ASSERT_TRUE(other->allow_hosts({server_.at()}));
+  EXPECT_THAT(*box->allowed_hosts(), ElementsAre(server_.at()));
+  const auto allowed = box->exec(curl());
+  ASSERT_TRUE(allowed) << allowed.error().to_string();
+  EXPECT_THAT(allowed->stdout_data, StartsWith(kBoth));
+  ASSERT_TRUE(box->deny_hosts({server_.at()}));
+  ASSERT_TRUE(box->stop());
+  const auto next = box->exec(curl());
+  ASSERT_TRUE(next) << next.error().to_string();
+  EXPECT_THAT(next->stdout_data, StartsWith("egress refused: " + server_.at()));
+}
+
 TEST_F(CooperativeBox, OtherNetworksAreEnforcedOrSayThatTheyAreNot) {
   auto box = create();  // for TearDown
   ASSERT_TRUE(box);
