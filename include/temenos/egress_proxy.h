@@ -76,7 +76,8 @@ class EgressProxy {
   bool enforced() const { return false; }
   std::string_view enforcement_reason() const;
 
-  // Replaces the list as a whole. An error: the old one holds. A connection that is open stays.
+  // Replaces the list as a whole. An error: the old one holds. When it returns, what was open and
+  // is not in the list has ended; the rest stays.
   Result<void> set_rules(std::span<const HostRule> rules);
   // The newest events, oldest first; at most some 4 MiB of them are kept, in memory. What was asked
   // for before the call is among them.

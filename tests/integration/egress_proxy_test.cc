@@ -255,6 +255,40 @@ TEST_F(EgressProxyTest, TheListChangesAsAWhole) {
   EXPECT_GT(end->down, std::string_view(WebServer::kBody).size());
 }
 
+TEST_F(EgressProxyTest, ANewListEndsWhatItDoesNotHaveAndNothingElse) {
+  const LoopbackListener left, kept;
+  const auto at = [](const LoopbackListener& listener) {
+    return "127.0.0.1:" + std::to_string(listener.port);
+  };
+  ASSERT_NO_FATAL_FAILURE(start({at(left), at(kept)}));
+  const auto connect_by_socks = [this](std::uint16_t port) {
+    UniqueFd fd = connect_loopback(proxy().port());
+    const std::string login = std::string("\x01\x07temenos") + char(password().size()) + password();
+    std::string to("\x05\x01\x00\x01\x7f\x00\x00\x01", 8);  // a connection to 127.0.0.1
+    to += {static_cast<char>(port >> 8), static_cast<char>(port & 0xff)};
+    for (const auto& [said, answer] :
+         {std::pair<std::string, std::size_t>{"\x05\x01\x02", 2}, {login, 2}, {to, 10}}) {
+      EXPECT_TRUE(send_text(fd.get(), said));
+      char room[10];
+      EXPECT_EQ(recv(fd.get(), room, answer, MSG_WAITALL), static_cast<ssize_t>(answer));
+      EXPECT_EQ(room[1], answer == 2 && said[0] == 5 ? 2 : 0);
+    }
+    return fd;
+  };
+  const UniqueFd to_left = connect_by_socks(left.port), to_kept = connect_by_socks(kept.port);
+  const UniqueFd left_end = left.accept_one(), kept_end = kept.accept_one();
+  ASSERT_TRUE(left_end && kept_end);
+  EXPECT_TRUE(proxy().set_rules(rules({at(kept)})));
+  char byte = 0;
+  for (const int fd : {to_left.get(), left_end.get()}) {
+    pollfd ended{fd, POLLIN, 0};
+    ASSERT_EQ(poll(&ended, 1, 5000), 1);
+    EXPECT_LE(recv(fd, &byte, 1, 0), 0);
+  }
+  EXPECT_TRUE(send_text(kept_end.get(), "!"));
+  EXPECT_EQ(recv(to_kept.get(), &byte, 1, 0), 1);
+}
+
 TEST_F(EgressProxyTest, AKilledPartComesBackWithPortPasswordAndRules) {
   ASSERT_NO_FATAL_FAILURE(start({}));
   ASSERT_TRUE(proxy().set_rules(rules({server_.at()})));
