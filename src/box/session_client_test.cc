@@ -259,7 +259,10 @@ TEST_F(SessionClientTest, LeftRunningIsReportedAfterAShortDrain) {
 
 TEST_F(SessionClientTest, AGrandchildThatWritesForEverDoesNotKeepTheExec) {
   auto client = connect();
-  auto result = client.exec(shell("setsid yes & sleep 0.1"));
+  // Its leader ends when more has been written than is kept.
+  auto result = client.exec(
+      shell("m=$(mktemp -u); setsid sh -c \"yes | head -c 3000000; touch $m; exec yes\" & "
+            "until [ -e $m ]; do sleep 0.01; done; rm $m"));
   ASSERT_TRUE(result);
   EXPECT_EQ(result->exit_code, 0);
   EXPECT_LT(result->duration, 10s);
