@@ -13,6 +13,7 @@
 namespace temenos::testing {
 namespace {
 
+constexpr int kStartMs = 60'000;
 constexpr int kPollMs = 30;  // a screen cannot be waited for, only looked at
 
 std::string quoted(const std::string& text) {
@@ -39,11 +40,15 @@ Tmux::Tmux(const TestHost& host, const std::string& script, int columns, int row
             "set -g remain-on-exit on\nset -g status off\n"
             "set -g default-terminal screen-256color\nset -s escape-time 0\n"
             "set -g set-titles off\n");
-  // It waits until its window is known as it was before.
+  // It says that it is there, since tmux sets the modes before it runs anything, and waits until
+  // its window is known as it was before.
   const std::string gate = directory_ + "/gate";
-  if (mkfifo(gate.c_str(), 0600) != 0) abort();
+  const std::string there = directory_ + "/there";
+  if (mkfifo(gate.c_str(), 0600) != 0 || mkfifo(there.c_str(), 0600) != 0) abort();
   gate_ = UniqueFd(open(gate.c_str(), O_RDWR | O_CLOEXEC));
-  host.file("tmux/script", "read -r go <" + quoted(gate) + "\n" + script);
+  const UniqueFd is_there(open(there.c_str(), O_RDWR | O_CLOEXEC));
+  host.file("tmux/script",
+            "echo there >" + quoted(there) + "\nread -r go <" + quoted(gate) + "\n" + script);
   std::string environment = "env -i";
   for (const auto& variable :
        host.environment({{"TEMENOS", temenos_program()}, {"COLORTERM", "truecolor"}})) {
@@ -55,7 +60,8 @@ Tmux::Tmux(const TestHost& host, const std::string& script, int columns, int row
       quoted(host.path() + "/empty") + " " + quoted("exec sh " + quoted(directory_ + "/script")));
   tty_ = UniqueFd(open(variable("pane_tty").c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC));
   shell_ = atoi(variable("pane_pid").c_str());
-  if (!tty_ || shell_ <= 0) abort();
+  pollfd begun{is_there.get(), POLLIN, 0};
+  if (!tty_ || shell_ <= 0 || poll(&begun, 1, kStartMs) != 1) abort();
   modes_at_start_ = modes();
   if (write(gate_.get(), "go\n", 3) != 3) abort();
 }
