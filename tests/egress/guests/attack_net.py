@@ -280,7 +280,9 @@ def verb_http(allowed, refused):
     attempts += [('yes', f'{allowed}, byte by byte',
                   lambda: talk(here, 80, [fine[n:n + 1] for n in range(len(fine))], b'/fine'))]
     attempts += [('yes', f'{allowed}, two requests', lambda: talk(here, 80, (fine, 'answer', get(good)), b'/secret'))]
-    attempts += [('no', f'{allowed} with {what}', lambda data=data: talk(here, 80, (data,), b'reached'))
+    # By themselves: a head has 10 s, which its bytes can take one by one beside all the others.
+    run_all(attempts)
+    attempts = [('no', f'{allowed} with {what}', lambda data=data: talk(here, 80, (data,), b'reached'))
                  for what, data in heads]
     attempts += [('no', f'{allowed}, {what}', lambda steps=steps: refused_or(steps)) for what, steps in later]
     attempts += [('no', f'{address} with an allowed Host', lambda address=address: talk(address, 80, (get(good),)))
