@@ -659,11 +659,12 @@ def verb_silent(seconds, anything, web):
     wait = float(seconds)
     foreign = hello(server_names(b'refused.site'))
     named = hello(server_names(anything.encode()))
-    begin = time.monotonic()
     there = address_of(anything)
 
     def until_closed():
-        outcome = talk(address_of(web), 443, (), TLS_ANSWER, wait=60)
+        address = address_of(web)
+        begin = time.monotonic()
+        outcome = talk(address, 443, (), TLS_ANSWER, wait=60)
         return f'{outcome} after {time.monotonic() - begin:.0f} s'
     run_all([
         ('no', 'a foreign name after silence', lambda: talk(there, 443, (wait, foreign), TLS_ANSWER)),
