@@ -564,9 +564,7 @@ TEST(Dialer, AFloodIsBoundedAndEndsWithItsFront) {
     // Nobody answers there, so each of these waits.
     int too_many = 0;
     const auto take = [&](int wait_ms) {
-      while (const auto got = box.reply(wait_ms)) {
-        too_many += got->first.why == Why::kTooMany ? 1 : 0;
-      }
+      while (const auto got = box.reply(wait_ms)) too_many += got->first.why == Why::kTooMany;
     };
     for (int i = 0; i < 3000; ++i) {
       Request request = by_name(Ask::kConnect, "slow.wild.net", 443);
