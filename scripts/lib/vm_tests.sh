@@ -18,7 +18,8 @@ VM_PATIENCE=90
 VM_PERCENT=2
 
 # vm_entry NAME PROCESSORS TIMEOUT PROPERTIES COMMAND…: one ctest entry. Of both processors, unless its time
-# tells nothing: the machine has as many, and whatever ran beside it would be measured with it.
+# tells nothing, as with those of egress: the machine has as many, and whatever ran beside it would be measured
+# with it.
 vm_entry() {
   local name=$1 processors=$2 timeout=$3 properties=$4
   shift 4
@@ -43,6 +44,7 @@ vm_in() {
 # suites' first column), and after which entry it boots.
 vm_machine_entries() {
   local build=$1 dir=$2 name=$3 which=$4 after=$5 machine=$2/$3 when program who seconds filter user
+  local processors alone
   vm_entry "vm.$name.boot" 2 "$((VM_BOOT_SECONDS + VM_PATIENCE))" \
     "FIXTURES_SETUP vm$name-up ${after:+DEPENDS $after}" \
     python3 "$ROOT/scripts/lib/vm_machine.py" up --dir "$machine" --keys "$dir/keys" --image "$VM_IMAGE" \
@@ -68,10 +70,14 @@ vm_machine_entries() {
       root | user) ;;
       *) die "tests/vm/suites: $who is neither root nor user nor both" ;;
     esac
+    processors=2 alone=''
+    [[ $program != egress_* ]] || processors=1
+    # It unloads and forbids modules.
+    [[ $program != vm_modules_test ]] || alone='RUN_SERIAL TRUE'
     for user in $who; do
       vm_in "$machine" "$user" "$seconds" "/opt/temenos/tests/$program" "--gtest_filter=$filter"
-      vm_entry "vm.$name.$user.$program$(vm_part "$filter")" 2 "$((seconds + VM_PATIENCE))" \
-        "FIXTURES_REQUIRED vm$name-up\\;vm$name" "${VM_RUN[@]}"
+      vm_entry "vm.$name.$user.$program$(vm_part "$filter")" "$processors" "$((seconds + VM_PATIENCE))" \
+        "FIXTURES_REQUIRED vm$name-up\\;vm$name $alone" "${VM_RUN[@]}"
     done
   done <"$ROOT/tests/vm/suites"
   vm_entry "vm.$name.end" 2 120 "FIXTURES_CLEANUP vm$name-up" \

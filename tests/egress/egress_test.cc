@@ -12,12 +12,13 @@
 namespace temenos::testing {
 namespace {
 
-// A line for each `try`: NAME STATUS MS TEXT, with tabs between.
+// A line for each `try`: NAME STATUS MS TEXT, with tabs between; before it, how many `seconds` it
+// may take.
 constexpr char kShell[] = R"sh(
 try() {
   local name=$1 begin end text status; shift
   begin=$(date +%s%N)
-  text=$(timeout 30 "$@" 2>&1 </dev/null); status=$?
+  text=$(timeout $seconds "$@" 2>&1 </dev/null); status=$?
   end=$(date +%s%N)
   printf '%s\t%s\t%s\t%s\n' "$name" $status $(((end - begin) / 1000000)) \
     "$(printf %s "$text" | tr '\n\t\r\0' '    ')"
@@ -129,7 +130,9 @@ Words EgressTest::run_words(const Words& allowed, const std::string& script, con
 
 std::map<std::string, Tried> EgressTest::tried(const Words& allowed, const std::string& script,
                                                const Words& more) const {
-  const auto result = run(allowed, kShell + script, more);
+  // What is emulated carries a megabyte a second.
+  const std::string seconds = is_slow_machine() ? "seconds=120" : "seconds=30";
+  const auto result = run(allowed, seconds + kShell + script, more);
   EXPECT_EQ(result.status, 0) << result.err << result.out;
   std::map<std::string, Tried> all;
   std::istringstream in(result.out);

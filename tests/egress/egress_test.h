@@ -49,7 +49,7 @@ class EgressTest : public ::testing::TestWithParam<Who> {
     return temenos(run_words(allowed, script, more));
   }
   // The same with a script that calls `try NAME COMMAND…`, and what each did. `try` ends what takes
-  // 30 s; `$direct COMMAND…` is it without the variables that name a proxy.
+  // 30 s (120 on a slow machine); `$direct COMMAND…` is it without the variables that name a proxy.
   std::map<std::string, Tried> tried(const Words& allowed, const std::string& script,
                                      const Words& more = {}) const;
   // A program that lies beside the tests, where this test's user can read it.

@@ -18,6 +18,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Long past what is waited for, also where a box and its network take a minute.
+std::chrono::seconds patience() { return std::chrono::seconds(is_slow_machine() ? 300 : 60); }
+
 std::string proc_file(pid_t pid, const char* name) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/" + name);
   std::stringstream out;
@@ -173,7 +176,7 @@ bool Program::read_some(Clock::time_point deadline) {
 }
 
 bool Program::wait_for(const std::string& text) {
-  const auto deadline = Clock::now() + std::chrono::seconds(60);
+  const auto deadline = Clock::now() + patience();
   while (result_.out.find(text) == std::string::npos) {
     if (!read_some(deadline) || !out_) break;
   }
@@ -189,7 +192,7 @@ bool Program::read_for(std::chrono::microseconds time) {
 }
 
 bool Program::wait_until(const std::function<bool()>& done) const {
-  const auto deadline = Clock::now() + std::chrono::seconds(60);
+  const auto deadline = Clock::now() + patience();
   while (!done()) {
     // What is waited for in /proc cannot be polled; the program's end can.
     pollfd fd{pidfd_.get(), POLLIN, 0};

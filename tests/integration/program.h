@@ -34,12 +34,13 @@ class Program {
   int out() const { return out_.get(); }
   void close_in() { in_.reset(); }
   void send(int signal) const;
-  // Reads stdout until it holds `text`; false when it ended, or 60 s passed, before.
+  // Reads stdout until it holds `text`; false when it ended, or 60 s passed (300 on a slow
+  // machine), before.
   bool wait_for(const std::string& text);
   // Reads for this long; false when both outputs have ended before.
   bool read_for(std::chrono::microseconds time);
   const std::string& output() const { return result_.out; }  // as far as it was read
-  // Until `done` says so; false when the program ended, or 60 s passed, before.
+  // Until `done` says so; false when the program ended, or as long passed, before.
   bool wait_until(const std::function<bool()>& done) const;
   // Reads both outputs to their ends and waits; stdin stays as it is. After `seconds` the program
   // is killed and the status is -1.

@@ -16,6 +16,7 @@
 namespace temenos::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kUser[] = "user";
@@ -119,11 +120,13 @@ TEST_P(LackingTest, IsToldWithTheFixAndNoBoxStarts) {
   const auto json = parse_json(doctor.out, {});
   ASSERT_TRUE(json) << doctor.out << doctor.err;
   const auto& network = json->at("network").as_object();
-  EXPECT_EQ(network.at("mode").as_string(), "none");
+  // Which needs none of them, and is had only by its name.
+  EXPECT_EQ(network.at("mode").as_string(), "cooperative");
   EXPECT_EQ(network.at("netns").as_bool(), GetParam().netns);
   EXPECT_EQ(network.at("nft").as_bool(), GetParam().nft);
   EXPECT_FALSE(network.at("tproxy").as_bool());
-  EXPECT_THAT(std::string(network.at("why").as_string()), HasSubstr(GetParam().why));
+  EXPECT_THAT(std::string(network.at("why").as_string()),
+              AllOf(HasSubstr("cooperative, not a boundary: "), HasSubstr(GetParam().why)));
   EXPECT_THAT(std::string(network.at("fix").as_string()), HasSubstr(GetParam().fix));
   // What is told to do helps, at once.
   allow_all();
