@@ -289,6 +289,8 @@ Millis Connection::deadline() const {
       return waits_since_ + times.head;
     case Gate::Wait::kPeek:
       return waits_since_ + times.peek;
+    case Gate::Wait::kHello:
+      return waits_since_ + times.hello;
     case Gate::Wait::kQuiet:
       return std::min(waits_since_ + times.head, std::max(waits_since_, answered_) + times.quiet);
     case Gate::Wait::kClient:

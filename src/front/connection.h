@@ -24,10 +24,12 @@ struct Times {
   Millis head = 10'000;     // for a whole head or hello, from its first moment on
   Millis dialer = 30'000;   // it has its own, shorter ones
   Millis idle = 3'600'000;  // nothing in either direction
-  // For what a refused client speaks: a large one takes its time between connecting and its hello.
+  // For what a refused client speaks; and where it is to speak first, since a large one on a busy
+  // machine takes its time between connecting and its hello.
   Millis peek = 800;
+  Millis hello = 5'000;
   Millis quiet = 200;       // of the server, before a refusal in the midst of a connection
-  Millis farewell = 2'000;  // for a client to read why
+  Millis farewell = 5'000;  // for a client to read why
   Millis unsent = kUnsentTime.count();
 };
 

@@ -85,7 +85,9 @@ Gate::Wait Gate::wait() const {
     case State::kTlsAnswer:
       return Wait::kServer;
     case State::kPeek:
-      return Wait::kPeek;
+      // Who was silent for as long as a head may take has had that time.
+      return (request_.port == 80 || request_.port == 443) && why_ != Why::kSilent ? Wait::kHello
+                                                                                   : Wait::kPeek;
     case State::kQuiet:
       return Wait::kQuiet;
     case State::kLast:
@@ -241,6 +243,7 @@ void Gate::timed_out() {
       state_ = State::kPeek;
       return;
     case Wait::kPeek:
+    case Wait::kHello:
       peek_over_ = true;
       return;
     case Wait::kClient:

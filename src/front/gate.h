@@ -62,6 +62,7 @@ class Gate {
     kClient,   // the client's next word, for as long as it likes
     kServer,   // the first line of the server's answer
     kPeek,     // a moment, to see in which protocol to refuse
+    kHello,    // the same where a client speaks first, by its port: it will come
     kQuiet,    // until the server has not sent for a moment: then a refusal is its own message
     kNothing,  // the client has said all that it may; the server's answer goes back
   };

@@ -459,7 +459,7 @@ TEST(GateAny, AnEndInTheMiddleIsPassedOnOrRefused) {
 TEST(GateRefused, ReadableInWhatTheClientSpeaks) {
   const Reply no = make_reply(Verdict::kRefused, "b.test", Why::kNotAllowed);
   GateScript http = transparent(kSynthetic80, no);
-  EXPECT_EQ(http.gate.wait(), Gate::Wait::kPeek);
+  EXPECT_EQ(http.gate.wait(), Gate::Wait::kHello);
   http.client("GET / HT");
   EXPECT_FALSE(http.over());
   http.client("TP/1.1\r\n");
@@ -476,6 +476,7 @@ TEST(GateRefused, ReadableInWhatTheClientSpeaks) {
   other.client("SSH-2.0-x\r\n");
   EXPECT_TRUE(other.reset);
   GateScript silent = transparent(kSynthetic22, no);
+  EXPECT_EQ(silent.gate.wait(), Gate::Wait::kPeek);
   silent.time_out();
   EXPECT_TRUE(silent.reset);
 }

@@ -48,7 +48,7 @@ std::string name_of(const ::testing::TestParamInfo<Who>& info) {
 int patience(int seconds) { return seconds * slowness(); }
 
 ::testing::AssertionResult quick(const Tried& refused, const Tried& allowed) {
-  const long limit = allowed.ms + patience(1) * 1000L;
+  const long limit = allowed.ms + std::max(patience(1) * 1000L, allowed.ms / 2);
   if (refused.ms <= limit) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure()
          << "refused after " << refused.ms << " ms, allowed after " << allowed.ms;
