@@ -18,7 +18,7 @@
 # It registers
 #   TARGET.smoke          seeds of tests/fuzz/corpus/TARGET, then TEMENOS_FUZZ_SECONDS (20) of fuzzing: must
 #                         not crash
-#   TARGET.finds_planted  the same with MACRO: must crash (status 77 and a crash file) within 60 s
+#   TARGET.finds_planted  the same with MACRO: must crash (status 77 and a crash file) within 120 s
 # tests/fuzz/corpus/TARGET.dict, when there, is the dictionary. The seeds are read, never written.
 
 if(CMAKE_SCRIPT_MODE_FILE)
@@ -30,7 +30,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
     set(seconds $ENV{TEMENOS_FUZZ_SECONDS})
   endif()
   if(EXPECT STREQUAL "crash")
-    set(seconds 60)
+    set(seconds 120)
   endif()
   set(options -max_total_time=${seconds} -timeout=10 -rss_limit_mb=2048 -max_len=4096
       -print_final_stats=1 -artifact_prefix=${WORK}/)
@@ -81,5 +81,5 @@ function(temenos_fuzz_test name program corpus expect)
                    -DSEEDS=${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${corpus}
                    -DWORK=${CMAKE_BINARY_DIR}/fuzz/scratch/${name} -DEXPECT=${expect}
                    -P ${CMAKE_SOURCE_DIR}/cmake/fuzz_planted.cmake)
-  set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 150)
+  set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 200)
 endfunction()
