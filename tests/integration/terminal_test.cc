@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <chrono>
 #include <csignal>
 #include <string>
+#include <thread>
 
 #include "tests/integration/program.h"
 #include "tests/integration/tmux.h"
@@ -100,6 +102,20 @@ TEST_F(TerminalTest, Vim) {
   const termios before = window.modes_at_start();
   ASSERT_TRUE(window.wait_for("[New]")) << window.screen();
   EXPECT_EQ(window.variable("alternate_on"), "1");
+  // What is typed while it starts, or right behind its Ctrl-C, can be lost.
+  int asked = 0;
+  const auto answers = [&] {
+    const std::string answer = std::to_string(987'640 + ++asked);
+    return window.wait_until([&] {
+      window.line(":echo " + std::to_string(987'640 + asked - 1) + "+1");
+      for (int i = 0; i < 20; ++i) {
+        if (window.screen().find(answer) != std::string::npos) return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+      return false;
+    });
+  };
+  ASSERT_TRUE(answers()) << window.screen();
   window.type("ihello\rwörld");
   ASSERT_TRUE(window.wait_for("wörld")) << window.screen();
   window.resize(61, 13);
@@ -114,6 +130,7 @@ TEST_F(TerminalTest, Vim) {
   window.key("C-c");
   window.key("C-\\");
   window.key("C-n");  // with the one before: to normal mode
+  ASSERT_TRUE(answers()) << window.screen();
   window.line(":wq");
   expect_end(window, "0", before);
   EXPECT_EQ(window.variable("alternate_on"), "0");
