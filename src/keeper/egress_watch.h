@@ -71,8 +71,8 @@ class EgressWatch {
   // What has happened to them since, for the audit log and people; then forgotten.
   std::vector<std::string> take_news() { return std::exchange(news_, {}); }
 
-  // Set when a part has ended before the network was proven: it then cannot run at all, and whoever
-  // waits for the box's start need not wait for more of the same.
+  // Set when a part has ended while the network was not proven. During a start that is its end:
+  // most often the part cannot run at all, and whoever waits need not wait for more of the same.
   const std::optional<Error>& start_failure() const { return start_failure_; }
   // The last of these, and how many there were; empty: none in this life of the box.
   const std::string& trouble() const { return trouble_; }

@@ -149,7 +149,7 @@ TEST_P(FailuresTest, ManyQuestionsMoveNothing) {
   // One that goes on meanwhile, and another box.
   EXPECT_THAT(other.ask("curl -sS https://allowed.site/"), HasSubstr("reached"));
   std::string said;
-  const auto end = Clock::now() + std::chrono::seconds(patience(600));
+  const auto end = Clock::now() + std::chrono::seconds(patience(1200));
   while (Clock::now() < end && said.find("the same address") == std::string::npos &&
          !box.is_mute()) {
     said = box.ask("timeout 20 tail --pid=$flood -f /dev/null; cat /tmp/said");
