@@ -33,6 +33,7 @@ if(TEMENOS_PRECOMPILE)
   endif()
   if(TEMENOS_TESTS)
     add_executable(temenos_pch_tests EXCLUDE_FROM_ALL ${empty})
+    target_compile_options(temenos_pch_tests PRIVATE ${TEMENOS_TEST_FLAGS})
     target_link_libraries(temenos_pch_tests PRIVATE GTest::gmock)
     temenos_precompile(temenos_pch_tests <gmock/gmock.h> <gtest/gtest.h> ${common} <filesystem> <fstream>
                        <future> <random> <thread>)

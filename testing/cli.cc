@@ -110,13 +110,6 @@ pid_t parent_of(pid_t pid) {
   return at == std::string::npos ? 0 : atoi(status.c_str() + at + 7);
 }
 
-bool is_descendant(pid_t pid) {
-  for (pid = parent_of(pid); pid > 1; pid = parent_of(pid)) {
-    if (pid == getpid()) return true;
-  }
-  return false;
-}
-
 bool holds_below(const std::string& descriptors, const std::string& directory) {
   for (const auto& name : names_in(descriptors)) {
     if (link_target(descriptors + "/" + name).rfind(directory, 0) == 0) return true;
@@ -368,6 +361,13 @@ std::string Leftovers::check() const {
     left += "process " + std::to_string(pid) + ": " + command + "; ";
   }
   return left;
+}
+
+bool is_descendant(pid_t pid) {
+  for (pid = parent_of(pid); pid > 1; pid = parent_of(pid)) {
+    if (pid == getpid()) return true;
+  }
+  return false;
 }
 
 bool wait_for_descendants(int seconds) {

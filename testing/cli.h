@@ -1,6 +1,8 @@
 // Running the temenos program in tests, in directories of the test's own.
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
 #include <set>
 #include <string>
@@ -81,6 +83,8 @@ class Leftovers {
   std::set<std::string> cgroups_;
 };
 
+// Of this process; false when it has ended.
+bool is_descendant(pid_t pid);
 // Until every descendant of this process has ended and is reaped, for at most `seconds`; false when
 // some live on. Not while another thread or object still waits for a child of its own.
 bool wait_for_descendants(int seconds);

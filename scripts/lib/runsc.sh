@@ -72,7 +72,7 @@ place_runsc() {
 # A release with the benchmark, in the tree that setup installs from; sets BENCH_BUILD.
 build_bench() {
   BENCH_BUILD=$WORK/build/release
-  configure release "$BENCH_BUILD" -DTEMENOS_TESTS=OFF
+  configure release "$BENCH_BUILD"
   logged "building the benchmark" cmake --build "$BENCH_BUILD" -j "$(job_count)" --target temenos_bench
   place_runsc "$RUNSC" "$BENCH_BUILD/libexec/temenos/runsc"
 }
