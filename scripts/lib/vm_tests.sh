@@ -45,13 +45,15 @@ vm_in() {
 vm_machine_entries() {
   local build=$1 dir=$2 name=$3 which=$4 after=$5 machine=$2/$3 when program who seconds filter user
   local processors alone
+  local -a users=(root user)
+  [[ $which != always ]] || users=(user)  # of root they have no boxes
   vm_entry "vm.$name.boot" 2 "$((VM_BOOT_SECONDS + VM_PATIENCE))" \
     "FIXTURES_SETUP vm$name-up ${after:+DEPENDS $after}" \
     python3 "$ROOT/scripts/lib/vm_machine.py" up --dir "$machine" --keys "$dir/keys" --image "$VM_IMAGE" \
     --stage "$dir/stage.img" --kernel "${VM_MACHINE_KERNEL[$name]}" \
     "--append=${VM_MACHINE_APPEND[$name]}" --limit "$VM_BOOT_SECONDS" --with-parent
   # The first box tries the platforms, and every later one relies on what was found.
-  for user in root user; do
+  for user in "${users[@]}"; do
     vm_in "$machine" "$user" 240 /opt/temenos/bin/temenos doctor
     vm_entry "vm.$name.$user.doctor" 1 "$((240 + VM_PATIENCE))" \
       "FIXTURES_SETUP vm$name FIXTURES_REQUIRED vm$name-up" "${VM_RUN[@]}"

@@ -95,6 +95,62 @@ TEST_P(ClientsTest, Curl) {
   expect_only(of_allowed());
 }
 
+// By the box's own clock, from the first packet to the reason: no client's start is in it, as it is
+// in quick().
+TEST_P(ClientsTest, RefusalsComeWithinASecond) {
+  auto t = tried({"allowed.site"}, R"sh(
+    python3 - <<'EOF'
+import os, socket, ssl, time, urllib.parse
+proxy = urllib.parse.urlsplit(os.environ['http_proxy'])
+head = b'GET / HTTP/1.1\r\nHost: refused.site\r\n\r\n'
+def ask(address, words):
+    with socket.create_connection(address, 30) as s:
+        s.sendall(words)
+        return ' '.join(s.recv(4096).decode(errors='replace').split())
+def ask_tls(address):
+    with socket.create_connection(address, 30) as s, \
+            ssl.create_default_context().wrap_socket(s, server_hostname='refused.site'):
+        return 'reached'
+ways = {
+    'http': lambda: ask(('refused.site', 80), head),
+    'https': lambda: ask_tls(('refused.site', 443)),
+    'https.address': lambda: ask_tls(('45.45.45.2', 443)),
+    'other': lambda: ask(('refused.site', 5432), b'hello'),
+    'silent': lambda: ask(('refused.site', 2525), b''),
+    'address': lambda: ask(('45.45.45.2', 80), head),
+    'connect': lambda: ask((proxy.hostname, proxy.port), b'CONNECT refused.site:443 HTTP/1.1\r\nHost: refused.site:443\r\n\r\n'),
+    'get': lambda: ask((proxy.hostname, proxy.port), head.replace(b'/', b'http://refused.site/', 1)),
+}
+for name, way in ways.items():
+    times = []
+    for _ in range(3):
+        begin = time.monotonic()
+        try:
+            text = way()
+        except OSError as error:
+            text = str(error)
+        times.append(1000 * (time.monotonic() - begin))
+    print(name, 0, f'{sorted(times)[1]:.0f}', text, sep='\t')
+EOF
+)sh");
+  EXPECT_EQ(t.size(), 8u);
+  for (const auto& [name, one] : t) {
+    SCOPED_TRACE(name);
+    EXPECT_LE(one.ms, patience(1) * 1000L) << one.text;
+    EXPECT_THAT(one.text, Not(HasSubstr("reached")));
+  }
+  for (const char* name : {"http", "address", "connect", "get"}) {
+    EXPECT_THAT(t[name].text, HasSubstr("egress refused: ")) << name;
+    EXPECT_THAT(t[name].text, HasSubstr("is not in the allowlist")) << name;
+  }
+  for (const char* name : {"https", "https.address"}) {
+    EXPECT_THAT(t[name].text, HasSubstr("access denied")) << name;
+  }
+  for (const char* name : {"other", "silent"})
+    EXPECT_THAT(t[name].text, HasSubstr("reset")) << name;
+  expect_only({});
+}
+
 TEST_P(ClientsTest, CurlWithHttp2) {
   if (!have("/usr/bin/node")) GTEST_SKIP() << "the server is node's";
   auto t = tried({"allowed.site"}, R"sh(

@@ -95,7 +95,7 @@ class OutputTest : public IntegrationTest {};
 TEST_F(OutputTest, AGigabyteGoesThroughInLittleMemory) {
   Program program(host_, {temenos_program(), "run", "--no-net", "-i", "--", "cat"});
   Both both(program);
-  ASSERT_TRUE(both.pass(std::uint64_t{1} << 30));
+  ASSERT_TRUE(both.pass(std::uint64_t(std::max(256, part_of(1024))) << 20));
   // High-water marks, read when all has passed and all still live. Pages that the helper shares
   // with the keeper it was forked from, and libraries, are counted each time: the truth is less.
   const auto box = box_processes(program.pid());
