@@ -75,8 +75,8 @@ std::string name_of(const ::testing::TestParamInfo<Who>& info);
 // Seconds that a test waits for what should come.
 int patience(int seconds);
 // Whether `ms` is no more than a second, or half, more than a like client took who was let through:
-// most of it is the client's own start, which on a busy machine takes now more, now less. The refusal
-// itself is measured by RefusalsComeWithinASecond.
+// most of it is the client's own start, which on a busy machine takes now more, now less. The
+// refusal itself is measured by RefusalsComeWithinASecond.
 ::testing::AssertionResult quick(const Tried& refused, const Tried& allowed);
 
 }  // namespace temenos::testing
