@@ -294,6 +294,8 @@ pid_t find_gofer(pid_t runsc) {
   return 0;
 }
 
+constexpr int kGoferDyingMs = 500;
+
 // The gofer's death, with which the sandbox must end.
 class GoferWatch {
  public:
@@ -313,10 +315,10 @@ class GoferWatch {
   // runsc itself ends it, once the sentry has told it that the box's init has ended. It has to be
   // heard before it can be done, so a gofer that is dead without it was killed by somebody else.
   void note_kill(pid_t target) { ended_by_runsc_ = ended_by_runsc_ || target == pid_; }
-  // By somebody else than itself and runsc.
-  bool killed() {
+  // By somebody else than itself and runsc; waits for the end of one that may be dying.
+  bool killed(int wait_ms) {
     pollfd fd{gofer_.get(), POLLIN, 0};
-    if (gofer_ && poll(&fd, 1, 0) == 1) note_end(false);
+    if (gofer_ && poll(&fd, 1, wait_ms) == 1) note_end(false);
     return death_.has_value() && !ended_by_runsc_;
   }
   bool overdue() const { return milliseconds_left() == 0; }
@@ -350,8 +352,11 @@ void note_farewell(const jail::Farewell& farewell, pid_t runsc, GoferWatch& gofe
   if (farewell.name == kGoferName) ending.gofer_left = true;
   if (farewell.name != kSandboxName) return;
   ending.sandbox_farewell = farewell.status;
-  // One that leaves by itself cannot be gone before we have answered it.
-  ending.gofer_killed = !ending.gofer_left && gofer.killed();
+  // One that leaves by itself cannot be gone before we have answered it. A killed one closes its
+  // files, which is what the sentry sees, before it is dead: then the sentry kills the box's init.
+  // Until we answer again, runsc cannot end it either.
+  const bool init_was_killed = farewell.status == 128 + SIGKILL;
+  ending.gofer_killed = !ending.gofer_left && gofer.killed(init_was_killed ? kGoferDyingMs : 0);
 }
 
 // Until runsc ends, or stays although it must end (true), or the keeper closes its socket or asks

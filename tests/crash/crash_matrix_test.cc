@@ -230,16 +230,15 @@ bool CrashMatrix::live_round(Operation what, int n) {
 TEST_P(CrashMatrix, AtRandomMoments) {
   const int rounds = part_of(50);
   int hits = 0;
-  for (int n = 0; hits < rounds && !HasFailure(); ++n) {
-    ASSERT_LT(n, 2 * rounds + 20) << "the victim is seldom there";
+  // By chance few of few rounds come as far as a write: then there are more.
+  const auto seldom = [&] {
+    return rounds >= 4 && returned_ <= static_cast<std::size_t>(rounds) / 4;
+  };
+  for (int n = 0; (hits < rounds || seldom()) && !HasFailure(); ++n) {
+    ASSERT_LT(n, 2 * rounds + 20) << "the victim is seldom there, or killed before the writes";
     SCOPED_TRACE("round " + std::to_string(n) + ", TEMENOS_CRASH_SEED=" + seed());
     const auto operation = static_cast<Operation>(n % 4);
     hits += operation == Operation::kCreate ? create_round(n) : live_round(operation, n);
-  }
-  // By chance few of few rounds come that far.
-  if (rounds >= 4) {
-    EXPECT_GT(returned_, static_cast<std::size_t>(rounds) / 4)
-        << "the kills come before the writes";
   }
 }
 
