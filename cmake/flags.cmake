@@ -4,7 +4,7 @@ add_compile_options(
   -Werror=switch -Wno-gnu-statement-expression-from-macro-expansion -Wno-missing-field-initializers
   -fstack-protector-strong -fno-strict-aliasing -fdiagnostics-color=always)
 add_compile_definitions(_GNU_SOURCE TEMENOS_VERSION="${PROJECT_VERSION}")
-# Of test programs: those of a release try what is optimized, and are not, for a build that takes half as long.
+# Of test programs: those of a release try what is optimized, and are not themselves, for a shorter build.
 set(TEMENOS_TEST_FLAGS)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   set(TEMENOS_TEST_FLAGS -O0 -U_FORTIFY_SOURCE)

@@ -294,7 +294,7 @@ pid_t find_gofer(pid_t runsc) {
   return 0;
 }
 
-constexpr int kGoferDyingMs = 500;
+constexpr int kGoferDyingMs = 500;  // from its files' end to its own, at most
 
 // The gofer's death, with which the sandbox must end.
 class GoferWatch {
